@@ -104,19 +104,18 @@ class FoundTable:
 
     def missing_unique_constraints(self) -> list[sa.UniqueConstraint]:
         """Return our unique constraints that no constraint or index of the table enforces."""
+        constraints = [item for item in self.table.constraints if isinstance(item, sa.UniqueConstraint)]
+        # In a fixed order; SQLAlchemy keeps them in a set.
         return [
             constraint
-            for constraint in _constraints(self.table, sa.UniqueConstraint)
+            for constraint in sorted(constraints, key=lambda constraint: constraint.columns.keys())
             if not any(columns <= set(constraint.columns.keys()) for columns in self.unique)
         ]
 
-    def missing_foreign_keys(self) -> list[sa.ForeignKeyConstraint]:
-        """Return our foreign keys that the table does not have."""
-        return [
-            constraint
-            for constraint in _constraints(self.table, sa.ForeignKeyConstraint)
-            if self.foreign_keys.get(tuple(constraint.column_keys)) != constraint.referred_table.name
-        ]
+    def missing_foreign_keys(self) -> list[tuple[str, str]]:
+        """Return the column of each of our foreign keys that the table lacks, and our name of the referred table."""
+        keys = sorted((key.parent.name, key.column.table.name) for key in self.table.foreign_keys)
+        return [(column, referred) for column, referred in keys if self.foreign_keys.get((column,)) != referred]
 
     def missing_indexes(self) -> list[sa.Index]:
         """Return our indexes for which the table has none that begins with the same columns."""
@@ -170,9 +169,3 @@ def _length(type_: Any) -> float:
     if not isinstance(type_, sa.String):
         return 0
     return float('inf') if type_.length is None else type_.length
-
-
-def _constraints(table: sa.Table, kind: type[Any]) -> list[Any]:
-    """Return the constraints of one kind in a fixed order; SQLAlchemy keeps them in a set."""
-    constraints = [constraint for constraint in table.constraints if isinstance(constraint, kind)]
-    return sorted(constraints, key=lambda constraint: [str(column) for column in constraint.columns])

@@ -35,14 +35,14 @@ _MAX_EXAMPLES = 3
 def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[str, FoundTable]) -> Iterator[str]:
     """Yield a sentence about everything that would make a step fail or that no audit could repair later."""
     for existing in existing_tables.values():
-        yield from _empty(connection, names, existing)
-        yield from _equal(connection, names, existing)
+        yield from _nulls(connection, names, existing)
+        yield from _duplicates(connection, names, existing)
     for column, referred in tables.REFERENCES:
         # Missing tables are added without rows, and missing columns without references.
         if referred in names and column.table in names and column.name in existing_tables[column.table.name].columns:
             yield from _orphans(connection, names, column, referred)
-    yield from _classes(connection, names)
-    yield from _uuids(connection, names)
+    yield from _misnumbered_classes(connection, names)
+    yield from _malformed_uuids(connection, names)
     yield from _loops(connection, names)
     inventories = names[tables.inventories].c
     ids = connection.scalars(sa.select(inventories.id).where(inventories.step_size < 1).limit(_MAX_EXAMPLES)).all()
@@ -51,7 +51,7 @@ def problems(connection: sa.Connection, names: Names, existing_tables: Mapping[s
         yield f'{name}.step_size is less than 1: {_examples(ids)}.'
 
 
-def _empty(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
+def _nulls(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
     for name in existing.missing_not_null():
         # A generation of NULL is set to 0 by a step (``rows.generations``).
         if name != 'generation':
@@ -60,7 +60,7 @@ def _empty(connection: sa.Connection, names: Names, existing: FoundTable) -> Ite
                 yield f'{existing.name}.{name} is NULL in {plural(number, "row")}.'
 
 
-def _equal(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
+def _duplicates(connection: sa.Connection, names: Names, existing: FoundTable) -> Iterator[str]:
     for unique in existing.missing_unique_constraints():
         columns = [names[existing.table].c[column.name] for column in unique.columns]
         # Compare texts as they are compared after the adoption. Before it, MySQL may treat different texts as equal.
@@ -89,7 +89,7 @@ def _orphans(connection: sa.Connection, names: Names, referring: sa.Column[Any],
         yield f'{name}.{column.name} refers to {target_name} that do not exist: {_examples(missing)}.'
 
 
-def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
+def _misnumbered_classes(connection: sa.Connection, names: Names) -> Iterator[str]:
     classes = names[tables.resource_classes].c
     standard = tables.STANDARD_CLASSES
     positions = {name: id_ for id_, name in standard.items()}
@@ -100,7 +100,7 @@ def _classes(connection: sa.Connection, names: Names) -> Iterator[str]:
             yield f'The id {id_} belongs to the standard resource class {standard[id_]}, but {name} has it.'
 
 
-def _uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
+def _malformed_uuids(connection: sa.Connection, names: Names) -> Iterator[str]:
     for expected in (_providers.c.uuid, _consumers.c.uuid, _allocations.c.consumer_id):
         column = names[expected.table].c[expected.name]
         uuids = connection.scalars(sa.select(column).where(column.is_not(None)))
@@ -215,15 +215,15 @@ def roots(connection: sa.Connection, names: Names) -> Iterator[Step]:
 
 
 def _fill_roots(connection: sa.Connection) -> None:
-    rows = connection.execute(sa.select(_providers.c.id, _providers.c.parent_provider_id)).all()
-    parents: dict[int, int | None] = {row.id: row.parent_provider_id for row in rows}
-    rootless = connection.scalars(sa.select(_providers.c.id).where(_providers.c.root_provider_id.is_(None))).all()
+    columns = _providers.c
+    rows = connection.execute(sa.select(columns.id, columns.parent_provider_id, columns.root_provider_id)).all()
+    root_of = find_roots({row.id: row.parent_provider_id for row in rows})
     change = (
         _providers.update()
-        .where(_providers.c.id == sa.bindparam('provider'))
-        .values(root_provider_id=sa.bindparam('root'), updated_at=_providers.c.updated_at)
+        .where(columns.id == sa.bindparam('provider'))
+        .values(root_provider_id=sa.bindparam('root'), updated_at=columns.updated_at)
     )
-    root_of = find_roots(parents)
+    rootless = [row.id for row in rows if row.root_provider_id is None]
     connection.execute(change, [{'provider': id_, 'root': root_of[id_]} for id_ in rootless])
 
 

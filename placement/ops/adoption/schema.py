@@ -62,8 +62,7 @@ def _key_problems(existing: FoundTable, existing_tables: Mapping[str, FoundTable
     if existing.primary_key != expected:
         present = ', '.join(sorted(existing.primary_key)) or 'nothing'
         yield f'The primary key of {existing.name} is {present} instead of {", ".join(sorted(expected))}.'
-    for key in existing.missing_foreign_keys():
-        (column,), referred = key.column_keys, key.referred_table.name
+    for column, referred in existing.missing_foreign_keys():
         where = f'{existing.name}.{column}'
         elsewhere = existing.foreign_keys.get((column,))
         if elsewhere is not None:
@@ -240,8 +239,7 @@ def _new_unique_constraints(existing: FoundTable) -> Iterator[Change]:
 
 
 def _new_foreign_keys(existing: FoundTable) -> Iterator[Change]:
-    for key in existing.missing_foreign_keys():
-        (column,), referred = key.column_keys, key.referred_table.name
+    for column, referred in existing.missing_foreign_keys():
         name = f'{existing.table.name}_{column}_fk'
         change = operator.methodcaller('create_foreign_key', name, referred, [column], ['id'])
         yield f'let {column} refer to {referred}', change
