@@ -25,6 +25,10 @@ class IdOf:
     def __str__(self) -> str:
         return f'the id of {self.text}'
 
+    def read(self, tx: sa.Connection) -> int | None:
+        """Return the id; None if there is no such row yet."""
+        return tx.scalar(sa.select(self.column.table.c.id).where(self.column == self.text))
+
 
 @dataclasses.dataclass(frozen=True)
 class RowChange:
@@ -75,12 +79,7 @@ class RowChange:
         condition = [self.table.c[name] == value for name, value in self.primary_key.items()]
         if self.new is None:
             return self if tx.execute(self.table.delete().where(*condition)).rowcount else None
-        values = {
-            name: tx.scalar(sa.select(value.column.table.c.id).where(value.column == value.text))
-            if isinstance(value, IdOf)
-            else value
-            for name, value in self.new.items()
-        }
+        values = {name: value.read(tx) if isinstance(value, IdOf) else value for name, value in self.new.items()}
         if self.old is not None:
             # The times of rows are those of the writes of clients.
             times = {name: self.table.c[name] for name in ('updated_at',) if name in self.table.c}

@@ -27,8 +27,7 @@ def invalid_tree(scope: Scope) -> Iterator[Finding]:
     if scope.key is not None:
         query = query.where(columns.id.in_(_locked_ancestors(scope.tx, scope.key)))
     rows = {row.id: row for row in scope.tx.execute(query.order_by(columns.id))}
-    parents: dict[int, int | None] = {id_: row.parent_provider_id for id_, row in rows.items()}
-    root_of = find_roots(parents)
+    root_of = find_roots({id_: row.parent_provider_id for id_, row in rows.items()})
     for id_, row in rows.items():
         root_id = root_of[id_]
         if root_id == row.root_provider_id or scope.key not in (None, id_):
