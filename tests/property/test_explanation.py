@@ -21,7 +21,7 @@ from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
 from placement.search.requirements import Fault
 from tests.support.search.cached import snapshot_of
-from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query
+from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, rp
 from tests.support.search.random_queries import queries
 from tests.support.search.topologies import request_of, thorough, tight_topologies, topologies
 
@@ -314,3 +314,14 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
         event('together')
         assert result.conflicts
         assert result.conflicts[0].example.display_name == 'root'
+
+
+def test_trees_that_fail_more_different_checks_than_a_word_has_bits() -> None:
+    """Each of 70 hosts lacks another trait, so each is a near miss of its own."""
+    names = [f'CUSTOM_T{number:02}' for number in range(70)]
+    topology = [rp(f'host-{name}', traits=set(names) - {name}, VCPU=8) for name in names]
+    result = explained(topology, Query([Group('1', {'VCPU': 4}, required=set(names))]))
+    assert [stage.trees for stage in result.stages] == list(range(70, -1, -1))
+    examples = {blocked.checks[0].rule.subject: [root.name for root in blocked.examples] for blocked in result.blocked}
+    assert len(examples) == 20
+    assert all(hosts == [f'host-{name}'] for name, hosts in examples.items())
