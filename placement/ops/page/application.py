@@ -15,7 +15,7 @@ from placement import exception
 from placement.db.errors import DATABASE_ERRORS, SchemaMissing
 from placement.db.health import CheckFailed
 from placement.ops.page import consumer_views, health_view, overview, plan_view, rendering, tree_views, why_view
-from placement.ops.page.view import BadInput, Missing, Parameters, Sources, View
+from placement.ops.page.view import Missing, Parameters, Sources, View
 
 LOG = log.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def _plain(status: int, text: str) -> webob.Response:
 def _failure(error: Exception) -> View:
     """Return the view for an exception."""
     status, title, detail = 500, 'This page failed', 'The log of this program has the reason.'
-    if isinstance(error, (BadInput, exception.ResourceClassNotFound, exception.TraitNotFound)):
+    if isinstance(error, (exception.BadQuery, exception.ResourceClassNotFound, exception.TraitNotFound)):
         status, title, detail = 400, 'Invalid request', str(error)
     elif isinstance(error, SchemaMissing):
         status, title, detail = 503, 'The database does not have the tables of this service', error.for_operators

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from placement import uuid_spelling
-from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
+from placement import exception, uuid_spelling
+from placement.ops.page.view import Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import consumer_reports
 
 #: Maximum numbers of consumers and of allocations on one page.
@@ -30,7 +30,7 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
 def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the allocations of a consumer by provider, and its project, user and type."""
     if not uuid_spelling.is_uuid(uuid):
-        raise BadInput(reason=f'“{uuid}” is not the uuid of a consumer.')
+        raise exception.BadQuery(f'“{uuid}” is not the uuid of a consumer.')
     consumer = consumer_reports.read_consumer(sources.db, uuid_spelling.canonical_uuid(uuid))
     if consumer is None:
         raise Missing(reason=f'There is no consumer with the uuid {uuid}.')

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement import uuid_spelling
+from placement import exception, uuid_spelling
 from placement.cache.providers import DISABLED_TRAIT
-from placement.ops.page.view import BadInput, Missing, Pagination, Parameters, Sources, View
+from placement.ops.page.view import Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity_report, consumer_reports, provider_trees
 from placement.ops.reports.capacity_report import TreeRow
 from placement.ops.reports.provider_trees import ProviderTree
@@ -28,7 +28,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
     snapshot = sources.provider_cache.up_to_date()
     order = parameters.text('order') or capacity_report.FULLEST
     if order not in (capacity_report.FULLEST, capacity_report.NAME, *snapshot.names.class_ids):
-        raise BadInput(reason=f'“order” must be fullest, name or a resource class, not “{order}”.')
+        raise exception.BadQuery(f'“order” must be fullest, name or a resource class, not “{order}”.')
     total, rows = capacity_report.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
     pages = Pagination(page, _TREES, total)
     data = {'search': trees.name, 'scope': trees, 'order': order, 'trees': list(map(_row, rows)), **pages.data()}
@@ -56,7 +56,7 @@ def _row(row: TreeRow) -> dict[str, Any]:
 def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the tree that a provider belongs to."""
     if not uuid_spelling.is_uuid(uuid):
-        raise BadInput(reason=f'“{uuid}” is not the uuid of a provider.')
+        raise exception.BadQuery(f'“{uuid}” is not the uuid of a provider.')
     uuid = uuid_spelling.canonical_uuid(uuid)
     try:
         tree = provider_trees.tree_of(sources.db, sources.provider_cache.up_to_date(), uuid)

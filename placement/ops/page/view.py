@@ -62,12 +62,6 @@ def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:
     return pathlib.Path(conf.log_dir or '', conf.log_file) if conf.log_file else None
 
 
-class BadInput(exception.PlacementError):
-    """A value in a URL is invalid. The message names the value and says what is valid."""
-
-    template = '{reason}'
-
-
 class Missing(exception.NotFound):
     """A URL names something that does not exist."""
 
@@ -77,18 +71,20 @@ class Missing(exception.NotFound):
 class Parameters:
     """The parameters of one request.
 
-    :raises BadInput: the query string is not UTF-8, is too long, or has too many parameters.
+    :raises BadQuery: the query string is not UTF-8, is too long, or has too many parameters.
     """
 
     def __init__(self, request: webob.Request) -> None:
         if len(request.query_string) > _MAX_CHARACTERS:
-            raise BadInput(reason=f'The address is longer than the {_MAX_CHARACTERS} characters that this page reads.')
+            raise exception.BadQuery(
+                f'The address is longer than the {_MAX_CHARACTERS} characters that this page reads.'
+            )
         try:
             pairs = list(request.GET.items())
         except UnicodeDecodeError:
             pairs = None
         if pairs is None or len(pairs) > _MAX_PARAMETERS:
-            raise BadInput(reason='The address has too many parameters, or is not encoded in UTF-8.')
+            raise exception.BadQuery('The address has too many parameters, or is not encoded in UTF-8.')
         #: The values by name, without empty values. If a parameter is repeated, its last value counts.
         self.values: Mapping[str, str] = {name: value for name, value in pairs if value}
 
@@ -99,21 +95,21 @@ class Parameters:
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """Return the value of a parameter that must be one of ``choices``. The first choice is the default.
 
-        :raises BadInput: the value is not one of ``choices``.
+        :raises BadQuery: the value is not one of ``choices``.
         """
         value = self.text(name) or choices[0]
         if value not in choices:
-            raise BadInput(reason=f'“{name}” must be one of {", ".join(choices)}, not “{value}”.')
+            raise exception.BadQuery(f'“{name}” must be one of {", ".join(choices)}, not “{value}”.')
         return value
 
     def page(self, name: str = 'page') -> int:
         """Return the page number of a list; the first page is 1.
 
-        :raises BadInput: the value is not a page number.
+        :raises BadQuery: the value is not a page number.
         """
         value = self.text(name) or '1'
         if not (value.isascii() and value.isdigit() and len(value) < 8 and 1 <= int(value) <= _MAX_PAGE):
-            raise BadInput(reason=f'“{name}” must be a number from 1 to {_MAX_PAGE}, not “{value}”.')
+            raise exception.BadQuery(f'“{name}” must be a number from 1 to {_MAX_PAGE}, not “{value}”.')
         return int(value)
 
     def trees(self) -> TreeFilter:
@@ -122,16 +118,16 @@ class Parameters:
         Its parameters are ``aggregate`` (a uuid), ``class``, ``q`` (a name), ``state``, ``lacking`` (a size), and
         ``trait`` and ``root_trait`` (names separated by commas).
 
-        :raises BadInput: the aggregate is not a uuid, or a value has another form.
+        :raises BadQuery: the aggregate is not a uuid, or a value has another form.
         """
         aggregate = self.text('aggregate')
         if aggregate and not uuid_spelling.is_uuid(aggregate):
-            raise BadInput(reason=f'“aggregate” must be a uuid, not “{aggregate}”.')
+            raise exception.BadQuery(f'“aggregate” must be a uuid, not “{aggregate}”.')
         value = self.text('root_trait')
         try:
             required, forbidden = parsing.parse_traits(value) if value else (frozenset(), frozenset())
         except exception.BadQuery as error:
-            raise BadInput(reason=f'Traits of the root have the form A,!B, not “{value}”.') from error
+            raise exception.BadQuery(f'Traits of the root have the form A,!B, not “{value}”.') from error
         state = self.choice('state', ('any', *(choice.value for choice in InventoryState)))
         return TreeFilter(
             aggregates=frozenset({uuid_spelling.aggregate_uuid(aggregate)} if aggregate else ()),
@@ -147,7 +143,7 @@ class Parameters:
     def resources(self, name: str = 'size') -> dict[str, int] | None:
         """Return the amounts by class in a parameter such as ``VCPU:4,MEMORY_MB:8192``; None if it is not given.
 
-        :raises BadInput: the value has another form.
+        :raises BadQuery: the value has another form.
         """
         value = self.text(name).replace(' ', '')
         if not value:
@@ -155,7 +151,7 @@ class Parameters:
         try:
             return parsing.parse_resources(value)
         except exception.BadQuery as error:
-            raise BadInput(reason=f'A size has the form VCPU:4,MEMORY_MB:8192, not “{value}”.') from error
+            raise exception.BadQuery(f'A size has the form VCPU:4,MEMORY_MB:8192, not “{value}”.') from error
 
 
 @dataclass(frozen=True)
