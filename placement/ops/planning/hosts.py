@@ -103,11 +103,6 @@ class Hosts:
         """Return amounts by class instead of by column."""
         return {self.classes[column]: amount for column, amount in role}
 
-    def column_of(self, class_ids: Integers) -> Integers:
-        """Return the columns of classes by id."""
-        ids = np.array([self.snapshot.names.class_ids[name] for name in self.classes], np.int64)
-        return np.searchsorted(ids, class_ids)
-
     def find_trees(self, identifiers: Iterable[str], aggregate: str | None, with_pools: bool = False) -> list[int]:
         """Return the trees of the providers with these names or uuids, and the hosts in an aggregate.
 

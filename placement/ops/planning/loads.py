@@ -165,7 +165,7 @@ def group_loads(hosts: Hosts, rows: Integers, trees: Sequence[int] | None, optio
     by_id = np.argsort(ids)
     rows = rows[np.isin(rows[:, 1], ids)]
     row = by_id[np.searchsorted(ids[by_id], rows[:, 1])]
-    column = hosts.column_of(rows[:, 2])
+    column = np.searchsorted([hosts.snapshot.names.class_ids[name] for name in hosts.classes], rows[:, 2])
     tree = np.where(hosts.is_own[row], hosts.tree_of[row], -1)
     order = np.lexsort((column, row, tree, rows[:, 0]))
     consumer, tree, row, column, amount = (values[order] for values in (rows[:, 0], tree, row, column, rows[:, 3]))
