@@ -112,13 +112,13 @@ def _missed(cloud: Cloud, drained: int) -> Iterator[str]:
         hosts = read_state(tx)
         trees = hosts.find_trees([f'from-{number}' for number in range(drained)], None)
         hosts, grouped = loads.read_loads(tx, hosts, trees, PlanOptions())
-    eligibility, solver = Eligibility(hosts, trees), TreeSolver(hosts, isolate=False)
+    eligibility, solver = Eligibility(hosts, grouped.shapes, trees), TreeSolver(hosts, isolate=False)
     demand = Counter(grouped.shape.tolist())
-    verdict, *_ = drain.solve(eligibility, grouped.shapes, demand, solver, (Fit.FEWEST, *POLICIES))
+    verdict, *_ = drain.solve(eligibility, demand, solver, (Fit.FEWEST, *POLICIES))
     if verdict is not Verdict.FITS:
         yield 'plan'
     for fit in POLICIES:
-        if next(attempts(eligibility, grouped.shapes, demand, solver, [fit])).remaining:
+        if next(attempts(eligibility, demand, solver, [fit])).remaining:
             yield f'only {fit.name.lower()} fit'
 
 

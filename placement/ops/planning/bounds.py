@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from placement.cache.inventory_columns import Flags, Integers
 from placement.ops.planning.eligibility import Eligibility, slots
-from placement.ops.planning.hosts import Matrix
-from placement.ops.planning.loads import Role, Shape, amounts_of
+from placement.ops.planning.loads import Role, amounts_of
 
 #: Maximum number of roles whose slots are counted, of each group. The others count only as users of their slots.
 _MAX_TARGETS = 60
@@ -55,11 +54,11 @@ class RoleGroup:
     members: list[tuple[int, Role]]
 
 
-def find_shortage(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[int, int]) -> Shortage | None:
+def find_shortage(eligibility: Eligibility, demand: Mapping[int, int]) -> Shortage | None:
     """Return a proof that a demand cannot be placed; None if there is none of these forms."""
-    vector = np.zeros(len(shapes))
+    vector = np.zeros(len(eligibility.shapes))
     vector[list(demand)] = list(demand.values())
-    for bound in necessary_conditions(eligibility, shapes, demand):
+    for bound in necessary_conditions(eligibility, demand):
         needed, available = int(bound.needs @ vector), int(bound.supply.sum())
         if needed > available:
             hosts = eligibility.hosts
@@ -68,11 +67,9 @@ def find_shortage(eligibility: Eligibility, shapes: Sequence[Shape], demand: Map
     return None
 
 
-def necessary_conditions(
-    eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[int, int]
-) -> Iterator[Bound]:
+def necessary_conditions(eligibility: Eligibility, demand: Mapping[int, int]) -> Iterator[Bound]:
     """Yield the bounds for the rows of each group of roles, and for the rows of all groups together."""
-    groups = group_roles(eligibility, shapes, demand)
+    groups = group_roles(eligibility, demand)
     if not groups:
         return
     packed = np.packbits([group.rows for group in groups], axis=1)
@@ -81,14 +78,14 @@ def necessary_conditions(
         # The groups that have only rows of this one.
         is_within = ~(packed & ~np.packbits(group.rows)).any(axis=1)
         rivals = [member for index in np.flatnonzero(is_within).tolist() for member in groups[index].members]
-        yield from _of_rows(np.flatnonzero(group.rows), group.members, rivals, shapes, demand, eligibility.hosts.free)
+        yield from _of_rows(eligibility, demand, np.flatnonzero(group.rows), group.members, rivals)
 
 
-def group_roles(eligibility: Eligibility, shapes: Sequence[Shape], numbers: Iterable[int]) -> list[RoleGroup]:
+def group_roles(eligibility: Eligibility, numbers: Iterable[int]) -> list[RoleGroup]:
     """Divide the roles of shapes into groups with equal rows."""
     groups: dict[bytes, RoleGroup] = {}
     for number in sorted(numbers):
-        shape = shapes[number]
+        shape = eligibility.shapes[number]
         usable = [(role, eligibility.rows(shape, role)) for role in shape.roles]
         if shape.shared and not eligibility.is_kept(shape):
             usable += [(role, eligibility.pools(role)) for role in shape.shared]
@@ -98,19 +95,18 @@ def group_roles(eligibility: Eligibility, shapes: Sequence[Shape], numbers: Iter
 
 
 def _of_rows(
+    eligibility: Eligibility,
+    demand: Mapping[int, int],
     rows: Integers,
     members: Sequence[tuple[int, Role]],
     rivals: Sequence[tuple[int, Role]],
-    shapes: Sequence[Shape],
-    demand: Mapping[int, int],
-    free: Matrix,
 ) -> Iterator[Bound]:
     """Yield the bounds of some rows.
 
     :param members: the roles that may use all of these rows; they are also among ``rivals``.
     :param rivals: the roles that may use only these rows, or some of them.
     """
-    free = free[rows]
+    free, shape_count = eligibility.hosts.free[rows], len(eligibility.shapes)
     numbers = np.array([number for number, _ in rivals], np.int64)
     amounts = amounts_of([[role] for _, role in rivals], free.shape[1])
     consumers = Counter[Role]()
@@ -118,7 +114,7 @@ def _of_rows(
         consumers[role] += demand[number]
     for role in sorted(consumers, key=lambda role: (-consumers[role], role))[:_MAX_TARGETS]:
         takes = (amounts >= amounts_of([[role]], free.shape[1])).all(axis=1)
-        needs = np.bincount(numbers[takes], minlength=len(shapes)).astype(np.float64)
+        needs = np.bincount(numbers[takes], minlength=shape_count).astype(np.float64)
         yield Bound(needs, rows, slots(free, role), role=role)
     for column in np.flatnonzero(amounts.any(axis=0)).tolist():
         is_using = amounts[:, column] > 0
@@ -127,5 +123,5 @@ def _of_rows(
         has_room = ((free >= least) | (least == 0)).all(axis=1)
         supply = np.where(has_room, np.maximum(free[:, column], 0), 0)
         weights = amounts[is_using, column]
-        needs = np.bincount(numbers[is_using], weights=weights, minlength=len(shapes)).astype(np.float64)
+        needs = np.bincount(numbers[is_using], weights=weights, minlength=shape_count).astype(np.float64)
         yield Bound(needs, rows, supply, column=column)

@@ -104,10 +104,10 @@ def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, 
         hosts, grouped = loads.read_loads(tx, hosts, trees, options)
         uuids = loads.read_uuids(tx, set(grouped.consumer.tolist()))
     demand = Counter(grouped.shape.tolist())
-    eligibility = Eligibility(hosts, trees)
+    eligibility = Eligibility(hosts, grouped.shapes, trees)
     policies = (Fit.WORST if options.spread else Fit.FEWEST, *POLICIES)
     solver = TreeSolver(hosts, options.isolate)
-    verdict, packed, shortage = solve(eligibility, grouped.shapes, demand, solver, policies)
+    verdict, packed, shortage = solve(eligibility, demand, solver, policies)
     moves = list(_moves(hosts, grouped, packed, uuids))
     if verdict is Verdict.FITS and len(moves) < demand.total():
         verdict = Verdict.NOT_FOUND
@@ -130,17 +130,13 @@ def plan_drain(db: Database, identifiers: Sequence[str], aggregate: str | None, 
 
 
 def solve(
-    eligibility: Eligibility,
-    shapes: Sequence[Shape],
-    demand: Mapping[int, int],
-    solver: TreeSolver,
-    policies: Sequence[Fit] = POLICIES,
+    eligibility: Eligibility, demand: Mapping[int, int], solver: TreeSolver, policies: Sequence[Fit] = POLICIES
 ) -> tuple[Verdict, Packed, Shortage | None]:
     """Try policies and orders until all is placed; fewer of them where that is proved impossible."""
-    attempts = packing.attempts(eligibility, shapes, demand, solver, policies)
+    attempts = packing.attempts(eligibility, demand, solver, policies)
     best, shortage = next(attempts), None
     if best.remaining:
-        shortage = bounds.find_shortage(eligibility, shapes, demand)
+        shortage = bounds.find_shortage(eligibility, demand)
         for packed in itertools.islice(attempts, _MORE_ATTEMPTS if shortage is None else _MORE_IF_IMPOSSIBLE):
             best = min(best, packed, key=lambda attempt: attempt.left_count)
             if not best.remaining:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -21,11 +21,13 @@ _MAX_ORDERS = 500
 class Eligibility:
     """The conditions of shapes on destinations, each evaluated once.
 
+    :param shapes: all shapes to place. A *demand* has the number of consumers of some of them, by their index.
     :param excluded: trees that are no destinations, such as those that are drained.
     """
 
-    def __init__(self, hosts: Hosts, excluded: Collection[int] = ()) -> None:
+    def __init__(self, hosts: Hosts, shapes: Sequence[Shape], excluded: Collection[int] = ()) -> None:
         self.hosts = hosts
+        self.shapes = shapes
         self._is_excluded = np.zeros(len(hosts.trees), np.bool_)
         self._is_excluded[list(excluded)] = True
         self._trees: dict[object, Flags] = {}

@@ -80,10 +80,10 @@ def check_failures(
         hosts = read_state(tx)
         trees = None if aggregate is None else hosts.find_trees((), aggregate)
         hosts, grouped = loads.read_loads(tx, hosts, trees, options)
-    eligibility = Eligibility(hosts)
+    eligibility = Eligibility(hosts, grouped.shapes)
     guaranteed = guaranteed_failures(eligibility, grouped)
     demand = Counter(grouped.shape.tolist())
-    impossible, at_most = _bound(hosts, grouped, bounds.necessary_conditions(eligibility, grouped.shapes, demand))
+    impossible, at_most = _bound(hosts, grouped, bounds.necessary_conditions(eligibility, demand))
     failed: list[FailedHost] = []
     if not guaranteed:
         solver = TreeSolver(hosts, options.isolate)
@@ -115,7 +115,7 @@ def _failed_hosts(
     amounts = amounts_of([shape.roles for shape in grouped.shapes], len(hosts.classes))
     sizes = (amounts @ hosts.weights).tolist()
     ranks = [rank(shape, size) for shape, size in zip(grouped.shapes, sizes, strict=True)]
-    packing = Packing(eligibility, grouped.shapes, solver, Fit.BEST)
+    packing = Packing(eligibility, solver, Fit.BEST)
     thorough = 0
     for tree in trees:
         counts = dict(sorted(grouped.counts[tree], key=lambda item: ranks[item[0]]))
@@ -123,7 +123,7 @@ def _failed_hosts(
         verdict = Verdict.CANNOT if impossible[tree] else Verdict.NOT_FOUND if packed.remaining else Verdict.FITS
         if verdict is Verdict.NOT_FOUND and thorough < _MAX_THOROUGH:
             thorough += 1
-            verdict, best, _ = drain.solve(Eligibility(hosts, [tree]), grouped.shapes, counts, solver)
+            verdict, best, _ = drain.solve(Eligibility(hosts, grouped.shapes, [tree]), counts, solver)
             packed = min(packed, best, key=lambda attempt: attempt.left_count)
         if verdict is not Verdict.FITS:
             sums = np.array(list(packed.remaining.values())) @ amounts[list(packed.remaining)]
@@ -177,7 +177,7 @@ def guaranteed_failures(eligibility: Eligibility, grouped: Loads) -> int | None:
     hosts = eligibility.hosts
     guaranteed = len(grouped.counts)
     amounts = amounts_of([shape.roles for shape in grouped.shapes], len(hosts.classes))
-    groups = bounds.group_roles(eligibility, grouped.shapes, range(len(grouped.shapes)))
+    groups = bounds.group_roles(eligibility, range(len(grouped.shapes)))
     for group in groups:
         rows = np.flatnonzero(group.rows)
         largest = amounts[[number for number, _ in group.members]].max(axis=0)

@@ -60,10 +60,9 @@ class Packed:
 class Packing:
     """The state of one attempt to place shapes."""
 
-    def __init__(self, eligibility: Eligibility, shapes: Sequence[Shape], solver: TreeSolver, fit: Fit) -> None:
+    def __init__(self, eligibility: Eligibility, solver: TreeSolver, fit: Fit) -> None:
         self._hosts = eligibility.hosts
         self._eligibility = eligibility
-        self._shapes = shapes
         self._solver = solver
         self._fit = fit
         self._free = self._hosts.free.copy()
@@ -78,7 +77,7 @@ class Packing:
         packed = Packed(self._free)
         for number, count in demand:
             unplaced = count
-            for rows, taken in self._place(self._shapes[number], count):
+            for rows, taken in self._place(self._eligibility.shapes[number], count):
                 packed.placements.append(Placement(number, rows, taken))
                 unplaced -= taken
             if unplaced:
@@ -187,18 +186,14 @@ class Packing:
 
 
 def attempts(
-    eligibility: Eligibility,
-    shapes: Sequence[Shape],
-    demand: Mapping[int, int],
-    solver: TreeSolver,
-    policies: Sequence[Fit],
+    eligibility: Eligibility, demand: Mapping[int, int], solver: TreeSolver, policies: Sequence[Fit]
 ) -> Iterator[Packed]:
     """Yield what each policy places in each order, the most promising first."""
-    for order, policy in itertools.product(orders(eligibility, shapes, demand), policies):
-        yield Packing(eligibility, shapes, solver, policy).pack([(number, demand[number]) for number in order])
+    for order, policy in itertools.product(orders(eligibility, demand), policies):
+        yield Packing(eligibility, solver, policy).pack([(number, demand[number]) for number in order])
 
 
-def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[int, int]) -> list[list[int]]:
+def orders(eligibility: Eligibility, demand: Mapping[int, int]) -> list[list[int]]:
     """Return orders in which to place shapes, the most promising first, without repetitions.
 
     The first has the largest shapes first, by the sum of their shares of a mean provider, the second by the largest
@@ -206,7 +201,7 @@ def orders(eligibility: Eligibility, shapes: Sequence[Shape], demand: Mapping[in
     the amount of each class. Shapes that need several providers come first, except in the fourth order: where they are
     last, they leave the one provider with enough room to a shape that needs it.
     """
-    hosts = eligibility.hosts
+    hosts, shapes = eligibility.hosts, eligibility.shapes
     numbers = sorted(demand)
     shares = amounts_of([shapes[number].roles for number in numbers], len(hosts.classes)) * hosts.weights
     room = [
