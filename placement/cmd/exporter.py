@@ -22,7 +22,6 @@ from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.observability import processes
 from placement.ops import database_collector
-from placement.ops.display_names import DisplayNames
 from placement.serving import single_process
 from placement.web.health_check import READY, HealthCheck
 
@@ -84,10 +83,9 @@ def _serve(args: argparse.Namespace) -> int:
     if conf.metrics.page:
         # Without the page, the exporter does not load the template engine.
         from placement.ops.page.application import Page, host_names
-        from placement.ops.page.view import Sources, log_file
+        from placement.ops.page.view import Sources
 
-        counts, names = processes.registry(directory), DisplayNames(conf.placement.names_file)
-        sources = Sources(conf, database, provider_cache, check, log_file(conf), counts, names, collector.plan)
+        sources = Sources(conf, database, provider_cache, check, processes.registry(directory), collector.plan)
         # If other machines can reach the address, the page accepts any host name.
         page = Page(sources, host_names(host))
     parent = os.getppid()

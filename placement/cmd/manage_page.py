@@ -14,9 +14,8 @@ from placement.cmd import output
 from placement.db.api import Database
 from placement.db.health import TimedCheck
 from placement.ops.background_query import plan_query
-from placement.ops.display_names import DisplayNames
 from placement.ops.page.application import Page, host_names, is_loopback
-from placement.ops.page.view import Sources, log_file
+from placement.ops.page.view import Sources
 from placement.serving import single_process
 
 
@@ -34,9 +33,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     provider_cache = ProviderCache(db)
     with output.waiting('Reading the resource providers ...'):
         provider_cache.up_to_date()
-    names = DisplayNames(conf.placement.names_file)
-    plan = plan_query(db, conf.metrics)
-    sources = Sources(conf, db, provider_cache, TimedCheck(db), log_file(conf), names=names, plan=plan)
+    sources = Sources(conf, db, provider_cache, TimedCheck(db), plan=plan_query(db, conf.metrics))
     application = Page(sources, None if args.allow_remote else host_names(host))
     with single_process.listen(args.bind, host, port) as listener, contextlib.suppress(KeyboardInterrupt):
         print(f'The page is at http://{args.bind}/ until Ctrl-C.', flush=True)

@@ -72,7 +72,8 @@ def test_the_audit_shows_the_name_of_an_aggregate(
 @pytest.fixture
 def page(conf: cfg.ConfigOpts, db: Database, names_file: pathlib.Path) -> Callable[[str], str]:
     """Return the HTML of a view."""
-    application = Page(Sources(conf, db, ProviderCache(db), TimedCheck(db), names=DisplayNames(str(names_file))))
+    conf.set_override('names_file', str(names_file), 'placement')
+    application = Page(Sources(conf, db, ProviderCache(db), TimedCheck(db)))
 
     def get(address: str) -> str:
         response = webob.Request.blank(address).get_response(application)

@@ -336,7 +336,8 @@ def test_health_has_the_counts_since_the_start_of_the_service(sources: Sources) 
 def test_searches_without_result_are_read_from_the_log(sources: Sources, tmp_path: Path) -> None:
     log = tmp_path / 'service.log'
     log.write_text(f'2026-01-02 03:04:05.006 7 INFO x [-] No allocation candidates for {EMPTY_QUERY}: resources\n')
-    page = Page(dataclasses.replace(sources, log=log))
+    sources.conf.set_override('log_file', str(log))
+    page = Page(sources)
     (pattern,) = json(page, '/why')['empty_searches']['patterns']
     latest = {'latest_query': EMPTY_QUERY, 'latest_at': '2026-01-02 03:04:05'}
     assert pattern == {'pattern': 'resources=VCPU', 'count': 1, **latest}

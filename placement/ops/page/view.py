@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import pathlib
 from collections.abc import Mapping
@@ -36,30 +37,32 @@ _MAX_PAGE = 10**6
 class Sources:
     """The configuration, the database and the other sources that the views read.
 
-    ``check`` finds out whether the database responds. ``log`` is the log file of the service and ``metrics`` are its
-    metrics; both are None if not available. ``names`` are the names of aggregates, projects and users.
+    ``check`` finds out whether the database responds. ``metrics`` are those of the service; None if not available.
     """
 
     conf: cfg.ConfigOpts
     db: Database
     provider_cache: ProviderCache
     check: TimedCheck
-    log: pathlib.Path | None = None
     metrics: CollectorRegistry | None = None
-    names: DisplayNames = field(default_factory=DisplayNames)
     #: The check of failing hosts, which runs in the background; None if there is none.
     plan: BackgroundQuery[dict[str, Any]] | None = None
+
+    @functools.cached_property
+    def names(self) -> DisplayNames:
+        """The names of aggregates, projects and users."""
+        return DisplayNames(self.conf.placement.names_file)
+
+    @property
+    def log(self) -> pathlib.Path | None:
+        """The log file in the configuration of the service; None if it does not log to a file."""
+        return pathlib.Path(self.conf.log_dir or '', self.conf.log_file) if self.conf.log_file else None
 
 
 def is_read_only(sources: Sources) -> bool:
     """Return whether the database rejects changes, as far as this process or a process of the service has noticed."""
     noticed = sources.metrics and sources.metrics.get_sample_value('placement_database_read_only')
     return sources.db.availability.is_read_only or bool(noticed)
-
-
-def log_file(conf: cfg.ConfigOpts) -> pathlib.Path | None:
-    """Return the log file in the configuration of the service; None if it does not log to a file."""
-    return pathlib.Path(conf.log_dir or '', conf.log_file) if conf.log_file else None
 
 
 class Missing(exception.NotFound):
