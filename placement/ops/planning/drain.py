@@ -138,7 +138,7 @@ def solve(
     if best.remaining:
         shortage = bounds.find_shortage(eligibility, demand)
         for packed in itertools.islice(attempts, _MORE_ATTEMPTS if shortage is None else _MORE_IF_IMPOSSIBLE):
-            best = min(best, packed, key=lambda attempt: attempt.left_count)
+            best = min(best, packed, key=lambda attempt: attempt.remaining.total())
             if not best.remaining:
                 break
     if shortage is not None:
@@ -181,7 +181,7 @@ def _unplaced(eligibility: Eligibility, shape: Shape, count: int, free: Matrix) 
         lacking = np.maximum(needed - np.maximum(free[rows], 0), 0)
         best = int(np.argmin(lacking @ hosts.weights))
         closest = hosts.root(rows[best])
-        lacks = {name: amount for name, amount in zip(hosts.classes, lacking[best].tolist(), strict=True) if amount}
+        lacks = hosts.resources(enumerate(lacking[best].tolist()))
     return Unplaced(
         [hosts.resources(role) for role in (*shape.roles, *shape.shared)],
         count,

@@ -124,11 +124,16 @@ def _failed_hosts(
         if verdict is Verdict.NOT_FOUND and thorough < _MAX_THOROUGH:
             thorough += 1
             verdict, best, _ = drain.solve(Eligibility(hosts, grouped.shapes, [tree]), counts, solver)
-            packed = min(packed, best, key=lambda attempt: attempt.left_count)
+            packed = min(packed, best, key=lambda attempt: attempt.remaining.total())
         if verdict is not Verdict.FITS:
             sums = np.array(list(packed.remaining.values())) @ amounts[list(packed.remaining)]
-            resources = {name: amount for name, amount in zip(hosts.classes, sums.tolist(), strict=True) if amount}
-            yield FailedHost(hosts.trees[tree][0], verdict, sum(counts.values()), packed.left_count, resources)
+            yield FailedHost(
+                hosts.trees[tree][0],
+                verdict,
+                consumers=sum(counts.values()),
+                left_count=packed.remaining.total(),
+                left_resources=hosts.resources(enumerate(sums.tolist())),
+            )
 
 
 # Bounds ----------------------------------------------------------------------------------------------------------

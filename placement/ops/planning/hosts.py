@@ -100,8 +100,8 @@ class Hosts:
         return self.trees[int(self.tree_of[row])][0]
 
     def resources(self, role: Iterable[tuple[int, int]]) -> dict[str, int]:
-        """Return amounts by class instead of by column."""
-        return {self.classes[column]: amount for column, amount in role}
+        """Return the amounts above 0 by class instead of by column."""
+        return {self.classes[column]: amount for column, amount in role if amount}
 
     def find_trees(self, identifiers: Iterable[str], aggregate: str | None, with_pools: bool = False) -> list[int]:
         """Return the trees of the providers with these names or uuids, and the hosts in an aggregate.

@@ -49,12 +49,7 @@ class Packed:
     #: What is free afterwards.
     free: Matrix
     placements: list[Placement] = field(default_factory=list)
-    remaining: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def left_count(self) -> int:
-        """How many consumers were left."""
-        return sum(self.remaining.values())
+    remaining: Counter[int] = field(default_factory=Counter)
 
 
 class Packing:
