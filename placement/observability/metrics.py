@@ -239,8 +239,21 @@ class Metrics:
 
         :param limit: the maximum number of connections that it opens; infinity if there is none.
         """
-        time_statements(engine, self._phase_times)
         self._engine, self._max_connections = engine, limit
+        times = self._phase_times
+
+        def start(*_arguments: Any) -> None:
+            times.sent_at = time.perf_counter()
+
+        def end(*_arguments: Any) -> None:
+            if times.sent_at:
+                times.add_time_since(DATABASE, times.sent_at)
+                times.sent_at = 0.0
+
+        event.listen(engine, 'before_cursor_execute', start)
+        event.listen(engine, 'after_cursor_execute', end)
+        # After a failed statement there is a rollback, but no after_cursor_execute.
+        event.listen(engine, 'rollback', end)
 
     def update_saturation(self) -> None:
         """Set the gauges of busy threads and connections to the current values."""
@@ -327,20 +340,3 @@ def _update(reference: weakref.ref[Metrics]) -> None:
         metrics.update_saturation()
         del metrics
         time.sleep(UPDATE_INTERVAL_SECONDS)
-
-
-def time_statements(engine: sa.Engine, times: PhaseTimes) -> None:
-    """Add the time of each statement on ``engine``, even if it fails, to the phase ``DATABASE``."""
-
-    def start(*_arguments: Any) -> None:
-        times.sent_at = time.perf_counter()
-
-    def end(*_arguments: Any) -> None:
-        if times.sent_at:
-            times.add_time_since(DATABASE, times.sent_at)
-            times.sent_at = 0.0
-
-    event.listen(engine, 'before_cursor_execute', start)
-    event.listen(engine, 'after_cursor_execute', end)
-    # After a failed statement there is a rollback, but no after_cursor_execute.
-    event.listen(engine, 'rollback', end)
