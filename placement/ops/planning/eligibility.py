@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -99,17 +98,10 @@ class Eligibility:
         if shape not in self._fullest_first:
             if len(self._fullest_first) >= _MAX_ORDERS:
                 self._fullest_first.clear()
-            places = self._by_room[0 if shape.is_simple else 1]
+            rows, trees = self.hosts.by_room
+            places = rows if shape.is_simple else trees
             self._fullest_first[shape] = places[self.candidates(shape, self.hosts.free)[places]]
         return self._fullest_first[shape]
-
-    @functools.cached_property
-    def _by_room(self) -> tuple[Integers, Integers]:
-        """The rows, and the trees, in order of what is free there."""
-        free = np.maximum(self.hosts.free, 0)
-        # The scarcest class counts most.
-        room = free @ (1.0 / np.maximum(free.sum(axis=0), 1))
-        return np.argsort(room, kind='stable'), np.argsort(self.hosts.by_tree(room), kind='stable')
 
     def count(self, shape: Shape) -> int:
         """Return how many trees have for each role a row that may take it."""

@@ -62,6 +62,14 @@ class Hosts:
         return 1.0 / np.maximum(np.maximum(self.limit, 0).sum(axis=0) / counts, 1e-9)
 
     @functools.cached_property
+    def by_room(self) -> tuple[Integers, Integers]:
+        """The rows, and the trees, in order of what is free there."""
+        free = np.maximum(self.free, 0)
+        # The scarcest class counts most.
+        room = free @ (1.0 / np.maximum(free.sum(axis=0), 1))
+        return np.argsort(room, kind='stable'), np.argsort(self.by_tree(room), kind='stable')
+
+    @functools.cached_property
     def trivial_amounts(self) -> list[int]:
         """For each class, the largest amount that the units of every inventory allow, if they allow all up to it."""
         smallest = np.where(self.max_unit > 0, self.max_unit, _LARGEST).min(axis=0, initial=_LARGEST)
