@@ -42,10 +42,11 @@ class Eligibility:
         key = self._conditions(shape)
         if key not in self._trees:
             hosts = self.hosts
+            aggregates = hosts.partition.tree_aggregates
             flags = hosts.is_destination & ~self._is_excluded
             for row in key[0]:
-                flags &= ~hosts.aggregates.where(hosts.provider(row).aggregates.isdisjoint)
-            flags &= hosts.traits.where(shape.traits.issubset) & hosts.aggregates.where(shape.aggregates.issubset)
+                flags &= ~aggregates.where(hosts.provider(row).aggregates.isdisjoint)
+            flags &= hosts.traits.where(shape.traits.issubset) & aggregates.where(shape.aggregates.issubset)
             self._trees[key] = flags
         return self._trees[key]
 

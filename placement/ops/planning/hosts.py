@@ -77,27 +77,17 @@ class Hosts:
         return np.where(trivial, smallest, 0).tolist()
 
     @property
-    def aggregates(self) -> NameColumn:
-        """The aggregates of all providers of each tree."""
-        return self.partition.tree_aggregates
-
-    @property
-    def starts(self) -> Integers:
-        """The first row of each tree and, at the end, the number of rows."""
-        return self.partition.starts
-
-    @property
     def tree_of(self) -> Integers:
         """The tree of each row."""
         return self.partition.tree_numbers
 
     def rows(self, tree: int) -> slice:
         """Return the rows of a tree."""
-        return slice(int(self.starts[tree]), int(self.starts[tree + 1]))
+        return slice(int(self.partition.starts[tree]), int(self.partition.starts[tree + 1]))
 
     def by_tree(self, amounts: Matrix) -> Matrix:
         """Return the sums of amounts by row over the rows of each tree."""
-        return np.add.reduceat(amounts, self.starts[:-1])
+        return np.add.reduceat(amounts, self.partition.starts[:-1])
 
     def provider(self, row: int) -> Provider:
         """Return the provider of a row."""
@@ -128,9 +118,9 @@ class Hosts:
             selected.add(int(self.tree_of[row]))
         if aggregate and uuid_spelling.is_uuid(aggregate):
             uuid = uuid_spelling.aggregate_uuid(aggregate)
-            selected.update(np.flatnonzero(self.aggregates.where(lambda names: uuid in names)).tolist())
+            selected.update(np.flatnonzero(self.partition.tree_aggregates.where(lambda names: uuid in names)).tolist())
         if not with_pools:
-            selected = {tree for tree in selected if self.is_own[self.starts[tree]]}
+            selected = {tree for tree in selected if self.is_own[self.partition.starts[tree]]}
         if not selected:
             missing = f'No host is in aggregate {aggregate}.' if aggregate else 'Name hosts, or an aggregate.'
             raise exception.BadQuery(missing)

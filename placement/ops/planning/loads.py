@@ -178,7 +178,7 @@ def group_loads(hosts: Hosts, rows: Integers, trees: Sequence[int] | None, optio
     is_read = is_source[hosts.tree_of] & hosts.is_own
     shapes = _Shapes(hosts, options)
     # Where equal shapes of several trees have equal rows.
-    relative = np.where(tree < 0, row, row - hosts.starts[tree])
+    relative = np.where(tree < 0, row, row - hosts.partition.starts[tree])
     items = np.array(sorted(shapes.group(consumer, tree, relative, column, amount)), np.int64).reshape(-1, 3)
     in_tree, shape, id_ = items[is_source[items[:, 0]]].T
     return Loads(
