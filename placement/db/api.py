@@ -191,7 +191,7 @@ class Database:
         return result
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str, slot: change_log.Slot | None = None) -> Iterator[sa.Connection]:
+    def _transaction(self, mode: str, slot: change_log.Slot | None = None) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction. Commit at the end, or roll back on an exception.
 
         A transaction that may write has the isolation level READ COMMITTED, regardless of the server's default. That is
@@ -202,7 +202,7 @@ class Database:
         it might still be in the transaction, and its next COMMIT would commit it. The server rolls the transaction of a
         closed connection back.
 
-        :param begin: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``.
+        :param mode: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``.
         :param slot: the leased slot, if a client asked for the changes. Its number is no longer pending if the
             transaction has certainly been rolled back.
         :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
@@ -210,7 +210,7 @@ class Database:
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with errors.translated(conflicts=begin == connections.SNAPSHOT), self._begin(begin) as connection:
+        with errors.translated(conflicts=mode == connections.SNAPSHOT), self._begin(mode) as connection:
             try:
                 yield connection
             except BaseException as error:
@@ -236,21 +236,21 @@ class Database:
                 connection.invalidate()
                 raise
 
-    def _begin(self, begin: str, *, retries: int = 1) -> sa.Connection:
+    def _begin(self, mode: str, *, retries: int = 1) -> sa.Connection:
         """Begin a transaction on a connection of the pool. If this turns out to be broken, try another one.
 
-        :param begin: a value of ``connections.BEGIN``. With ``AUTOCOMMIT``, and with ``WRITE`` on MySQL, nothing is
+        :param mode: a value of ``connections.MODE``. With ``AUTOCOMMIT``, and with ``WRITE`` on MySQL, nothing is
             sent, so a broken connection is noticed later.
         """
         with self.metrics.connection_wait():
             connection = self.engine.connect()
-        connection.execution_options(**{connections.BEGIN: begin, errors.OBTAINED: time.monotonic()})
+        connection.execution_options(**{connections.MODE: mode, errors.OBTAINED: time.monotonic()})
         try:
             connection.begin()
         except BaseException as error:
             connection.close()
             if retries and errors.broke_early(error, connection):
-                return self._begin(begin, retries=retries - 1)
+                return self._begin(mode, retries=retries - 1)
             raise
         return connection
 

@@ -38,17 +38,15 @@ _MAX_SILENCE_MICROSECONDS = 3600 * 10**6
 
 _slots = tables.change_log_slots
 
-Begin = Callable[[], contextlib.AbstractContextManager[sa.Connection]]
-
 
 class ChangeLogSlots:
     """The slots of this process.
 
-    :param begin: begins a transaction that may write, with BEGIN at once.
+    :param transaction: ``Database.slot_transaction``.
     """
 
-    def __init__(self, begin: Begin) -> None:
-        self._begin = begin
+    def __init__(self, transaction: Callable[[], contextlib.AbstractContextManager[sa.Connection]]) -> None:
+        self._transaction = transaction
         self.forget()
         #: The ids of slots with old entries.
         self._untrimmed: set[int] = set()
@@ -129,7 +127,7 @@ class ChangeLogSlots:
         :raises RetryTransaction: another process took the slot first, on a database without SKIP LOCKED.
         :raises IncompleteDatabase: there are no slots. A new one would be in the way of the restored ones.
         """
-        with self._begin() as tx:
+        with self._transaction() as tx:
             updated_at, now = (
                 sql.microseconds(tx.dialect, moment) for moment in ('updated_at', sql.UTC_NOW[tx.dialect.name])
             )
@@ -160,7 +158,7 @@ class ChangeLogSlots:
     def _maintain(self, work: Callable[[sa.Connection], object]) -> None:
         """Run a transaction that is not urgent. Log unexpected failures, and raise none."""
         try:
-            with self._begin() as tx:
+            with self._transaction() as tx:
                 work(tx)
         except exception.DatabaseUnavailable:
             pass

@@ -38,7 +38,7 @@ class CommitOutcome(enum.Enum):
 
 
 def find_outcome(
-    begin: Callable[[], contextlib.AbstractContextManager[sa.Connection]],
+    transaction: Callable[[], contextlib.AbstractContextManager[sa.Connection]],
     slot: Slot,
     owner: int,
     failure: exception.CommitUnknown,
@@ -55,14 +55,14 @@ def find_outcome(
     to a slot that another process owns. Other sessions see a row before the standbys have it, so what was read alone
     may be lost with the server. Therefore the outcome is unknown if the database is read-only now.
 
-    :param begin: begins a transaction that may write, with BEGIN at once.
+    :param transaction: ``Database.slot_transaction``.
     :param slot: the slot under which the transaction appended its entries. This process must not use it again.
     :param owner: identifies this process in the table. Another process that has taken the slot since keeps it.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
 
     def decide() -> CommitOutcome:
-        with begin() as tx:
+        with transaction() as tx:
             row = _lock_row(tx, slot)
             decided = _outcome(tx, slot, row)
             if decided is CommitOutcome.NOT_COMMITTED and row.sequence == slot.sequence:

@@ -30,16 +30,16 @@ from placement.db import errors, sql
 
 LOG = log.getLogger(__name__)
 
-#: Execution option of a connection: how its next transaction begins. The default is ``WRITE``, but without the write
+#: Execution option of a connection: the mode of its next transaction. The default is ``WRITE``, but without the write
 #: lock of SQLite.
-BEGIN = 'placement_begin'
-#: A value of ``BEGIN``: no transaction, so each statement is its own transaction.
+MODE = 'placement_mode'
+#: A value of ``MODE``: no transaction, so each statement is its own transaction.
 AUTOCOMMIT = 'autocommit'
-#: A value of ``BEGIN``: READ COMMITTED, on SQLite with the write lock. MySQL gets BEGIN with the first statement.
+#: A value of ``MODE``: READ COMMITTED, on SQLite with the write lock. MySQL gets BEGIN with the first statement.
 WRITE = 'write'
-#: A value of ``BEGIN``: the same, but BEGIN is sent immediately on all databases: it fails if the connection is closed.
+#: A value of ``MODE``: the same, but BEGIN is sent immediately on all databases: it fails if the connection is closed.
 WRITE_EAGER = 'write, BEGIN at once'
-#: A value of ``BEGIN``: the transaction sees one state of the database. BEGIN is sent immediately.
+#: A value of ``MODE``: the transaction sees one state of the database. BEGIN is sent immediately.
 SNAPSHOT = 'snapshot'
 
 #: Execution option of a text with several statements, which only MySQL and MariaDB get: the list to which the row count
@@ -352,20 +352,20 @@ def _set_up_each(engine: sa.Engine, texts: Sequence[str]) -> None:
 
 def _begin(connection: sa.Connection) -> None:
     """Begin a transaction. If that fails, close the connection, because its state is unknown."""
-    kind: str = connection.get_execution_options().get(BEGIN, '')
-    if kind == AUTOCOMMIT:
+    mode: str = connection.get_execution_options().get(MODE, '')
+    if mode == AUTOCOMMIT:
         return
     dialect = connection.dialect
-    if sql.is_mysql(dialect) and kind not in _BEGIN_ON_MYSQL:
+    if sql.is_mysql(dialect) and mode not in _BEGIN_ON_MYSQL:
         connection.info[_PENDING_BEGIN] = True
         return
     try:
         if dialect.name == 'postgresql':
-            connection.exec_driver_sql(_BEGIN_ON_POSTGRESQL.get(kind, _BEGIN_READ_COMMITTED))
+            connection.exec_driver_sql(_BEGIN_ON_POSTGRESQL.get(mode, _BEGIN_READ_COMMITTED))
         elif dialect.name == 'sqlite':
-            connection.exec_driver_sql(_BEGIN_ON_SQLITE.get(kind, 'BEGIN'))
+            connection.exec_driver_sql(_BEGIN_ON_SQLITE.get(mode, 'BEGIN'))
         else:
-            connection.exec_driver_sql(_BEGIN_ON_MYSQL[kind])
+            connection.exec_driver_sql(_BEGIN_ON_MYSQL[mode])
     except BaseException:
         connection.invalidate()
         raise
@@ -373,7 +373,7 @@ def _begin(connection: sa.Connection) -> None:
 
 def _roll_back(connection: sa.Connection) -> None:
     """Roll back. If that fails, close the connection, so that the server rolls back."""
-    if connection.invalidated or connection.get_execution_options().get(BEGIN) == AUTOCOMMIT:
+    if connection.invalidated or connection.get_execution_options().get(MODE) == AUTOCOMMIT:
         return
     # If BEGIN is still pending, nothing was sent.
     if connection.info.pop(_PENDING_BEGIN, False):
