@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import event, given
 
 from placement.ops.explain.checks import Check, Rule
@@ -158,12 +160,29 @@ def check(topology: list[RP], query: Query) -> Explanation:
     assert result.trees == result.examined == len(model.roots())
     assert result.placeable == sum(model.serves(root, set()) for root in model.roots())
     check_stages(model, result)
+    check_sentences(topology, Writer().sentences(result))
     if not result.placeable:
         check_blocked(model, result)
         check_pools(topology, query, result)
     else:
         check_between(topology, query, result)
     return result
+
+
+def check_sentences(topology: list[RP], sentences: list[str]) -> None:
+    """What they say of traits holds for the whole trees and the pools that these reach, unless they name a scope."""
+    oracle = Oracle(topology)
+    roots = [rp.name for rp in oracle.rps.values() if rp.parent is None]
+    for sentence in sentences:
+        if both := re.search(r'^No (?:host|tree) with (\S+) (has|lacks) (\S+?)\.$', sentence):
+            assert (both[2], both[1]) != ('has', both[3]), sentence
+        if plain := re.search(r'^No (?:host|tree) (has|lacks) ((?:CUSTOM|HW|MISC)_\w+)\.$', sentence):
+            verb, trait = plain.groups()
+            event(f'no host {verb} a trait')
+            for root in roots:
+                names = {*oracle.tree(root), *oracle.reaching(root)}
+                has_trait = any(trait in oracle.rps[name].traits for name in names)
+                assert has_trait == (verb == 'lacks'), sentence
 
 
 def check_stages(model: Model, result: Explanation) -> None:
@@ -314,6 +333,53 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
         event('together')
         assert result.conflicts
         assert result.conflicts[0].example.display_name == 'root'
+
+
+@pytest.mark.parametrize(
+    ('topology', 'group', 'sentence'),
+    [
+        (
+            [
+                *(rp(name, aggregates='a', VCPU=8) for name in ('host-1', 'host-2')),
+                rp('nfs', aggregates='a', traits={'CUSTOM_A', SHARES}, DISK_GB=100),
+            ],
+            Group('', {'VCPU': 1, 'DISK_GB': 10}, forbidden={'CUSTOM_A'}),
+            'No host lacks CUSTOM_A on the provider of DISK_GB.',
+        ),
+        (
+            [rp('host', VCPU=8), rp('pf', parent='host', traits={'CUSTOM_A'})],
+            Group('', {'VCPU': 1}, required={'CUSTOM_A'}),
+            'No host has CUSTOM_A on the provider of VCPU.',
+        ),
+        (
+            [
+                rp('h1', VCPU=8),
+                rp('n0', parent='h1', traits={'CUSTOM_B'}, MEMORY_MB=64),
+                rp('n1', parent='h1', traits={'CUSTOM_A'}, MEMORY_MB=64),
+                rp('h2', VCPU=8),
+            ],
+            Group('', {'VCPU': 1, 'MEMORY_MB': 1}, forbidden={'CUSTOM_A', 'CUSTOM_B'}),
+            'No host without CUSTOM_B on the provider of MEMORY_MB lacks CUSTOM_A on the provider of MEMORY_MB.',
+        ),
+    ],
+)
+def test_sentences_name_the_provider_that_fails(topology: list[RP], group: Group, sentence: str) -> None:
+    query = Query([group])
+    sentences = Writer().sentences(explained(topology, query))
+    assert sentences[0] == sentence
+    check_sentences(topology, sentences)
+
+
+def test_groups_of_one_trait_are_told_apart() -> None:
+    topology = [
+        rp('h1', VCPU=8),
+        rp('n0', parent='h1', traits={'CUSTOM_B'}, MEMORY_MB=64),
+        rp('n1', parent='h1', traits={'CUSTOM_A'}, MEMORY_MB=64),
+        rp('h2', VCPU=8),
+    ]
+    groups = [Group('', {'VCPU': 1}, required={'CUSTOM_A'}), Group('_A', {'MEMORY_MB': 1}, required={'CUSTOM_A'})]
+    [sentence, *_] = Writer().sentences(explained(topology, Query(groups)))
+    assert sentence == 'No host with CUSTOM_A for group _A has CUSTOM_A on the provider of VCPU.'
 
 
 def test_trees_that_fail_more_different_checks_than_a_word_has_bits() -> None:

@@ -52,6 +52,8 @@ class Check:
     fault: Fault = Fault.VIOLATED
     #: What the provider, or the root, has to satisfy.
     condition: ProviderCondition = field(default=ProviderCondition(), compare=False)
+    #: The classes of the unsuffixed group whose providers it is about, where a provider may be less than a whole host.
+    classes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def is_membership(self) -> bool:

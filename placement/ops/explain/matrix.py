@@ -21,7 +21,7 @@ from placement.cache.sharing_reach import SharingReach
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, RequestChecks, bit_numbers
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import Fault, Requirement
+from placement.search.requirements import Fault, Requirement, TreeCondition
 
 #: The choices of a tree for a part.
 Masks = tuple[int, ...]
@@ -89,6 +89,23 @@ class ProviderMatrix:
         """Return whether no provider passes a check, or no root; false for an amount that all are too small for."""
         flags = self._failing[check] if check.rule.suffixes else self._failing[check][self.partition.starts[:-1]]
         return check.fault is not Fault.TOO_SMALL and bool(flags.all())
+
+    def classes_of(self, check: Check) -> tuple[str, ...]:
+        """Return the classes of the unsuffixed group whose providers fail a check; none if each tree is a provider."""
+        flat = self.partition.size == int(self.partition.has_root.sum()) and not len(self.pools.positions)
+        if flat or check.condition.of_whole_request or isinstance(check.condition, TreeCondition):
+            return ()
+        bit, absent, failing = self.checks.bit_of[check], self.checks.absent, self._failing[check]
+        classes, of_failing = [], []
+        for requirement, checks in self.checks.of_requirement.items():
+            if check not in checks or requirement.use_same_provider:
+                continue
+            names = [name for name, _ in requirement.resources]
+            classes += names
+            direct, _ = self.columns[requirement]
+            if failing[direct[0].where(lambda mask: not mask & absent)].any():
+                of_failing += names
+        return tuple(dict.fromkeys(classes if bit & self.checks.together else of_failing or classes))
 
     def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
         """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
@@ -252,6 +269,10 @@ class TreeMatrix:
         for _, choices in self.parts:
             for masks, count in choices.counts().items():
                 counts.update(dict.fromkeys(self.checks.checks_in(masks[0] & ~self.checks.state), count))
+                # Another provider may pass a check that excludes the tree, and violate these.
+                others = functools.reduce(operator.or_, masks[1:], 0) & ~self.checks.state
+                violated = (check for check in self.checks.checks_in(others) if check.fault is Fault.VIOLATED)
+                counts.update(dict.fromkeys(violated, 0))
         return [check for check, _ in counts.most_common()]
 
     def smallest(self, mask: int) -> int:

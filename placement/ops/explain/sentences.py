@@ -12,7 +12,7 @@ from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, UnusablePool
-from placement.search.requirements import Fault
+from placement.search.requirements import Fault, TreeCondition
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
@@ -157,7 +157,8 @@ class Writer:
         for check in explanation.nowhere[:_MAX_SETS]:
             name = explanation.similar.get(check.rule.subject)
             hint = f' The closest name in use is {name}.' if name else ''
-            texts.append(f'No provider {_predicate(1, self.words(check).passes)}.{hint}')
+            passes = self.words(dataclasses.replace(check, classes=())).passes
+            texts.append(f'No provider {_predicate(1, passes)}.{hint}')
         for fact in [fact for fact in near_misses if fact.checks[0] in explanation.nowhere]:
             subject = fact.checks[0].rule.subject
             texts.append(f'{_counted(explanation, fact.trees, Phrase(_FIT))} except for {subject}.')
@@ -203,17 +204,21 @@ class Writer:
     # Parts of sentences --------------------------------------------------------------------------------------
 
     def words(self, check: Check, for_group: str = 'for group') -> Words:
-        """Return the words for a check. Those that follow a noun do not name its groups."""
+        """Return the words for a check with its scope, which amounts and trees that follow a noun do not need."""
         rule = check.rule
         key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
         if rule.forbids and rule.subject == DISABLED_TRAIT:
             key = 'disabled'
         values = {'subject': rule.subject, 'name': check.resource_class, 'place': self._place(rule.subject)}
-        groups = f' {for_group} {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
+        about_traits = WORDS[key].passes.verb in (HAVE, LACK) and not check.resource_class
+        scope = f' {for_group} {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
+        if check.classes and key != 'disabled' and not check.resource_class:
+            scope = f' {"on the provider of" if about_traits else "for"} {" and ".join(check.classes)}'
+        scope_after_noun = '' if check.resource_class or isinstance(check.condition, TreeCondition) else scope
 
         def filled_in(phrase: Phrase) -> Phrase:
-            rest_after_noun = (phrase.rest_after_noun or phrase.rest).format(**values)
-            return Phrase(phrase.verb, phrase.rest.format(**values) + groups, rest_after_noun)
+            rest_after_noun = (phrase.rest_after_noun or phrase.rest).format(**values) + scope_after_noun
+            return Phrase(phrase.verb, phrase.rest.format(**values) + scope, rest_after_noun)
 
         return Words(*map(filled_in, WORDS[key]))
 
