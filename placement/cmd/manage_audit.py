@@ -73,8 +73,10 @@ def _status(finding: Finding, options: AuditOptions) -> str:
     if finding.outcome is Outcome.VANISHED:
         return 'no longer found when it was to be repaired'
     if finding.outcome is Outcome.FAILED:
-        causes = 'concurrent writes or excluded kinds' if options.excluded else 'concurrent writes'
-        return f'not repaired because of {causes}: run it again'
+        return 'not repaired because of concurrent writes: run it again'
+    if finding.outcome is Outcome.REJECTED:
+        again = 'run it again without --except' if options.excluded else 'run it again'
+        return f'not repaired because it refers to a missing row: {again}'
     if not finding.needs_action:
         return 'for information'
     if not finding.changes:

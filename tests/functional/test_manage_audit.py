@@ -282,14 +282,14 @@ def test_class_is_inserted_once_for_allocations_and_inventories(url: str, printe
     assert left == [finding for finding in findings if not finding['repaired']]
 
 
-def test_repair_that_depends_on_an_omitted_one_names_both_causes(url: str, printed: Printed) -> None:
+def test_repair_that_depends_on_an_omitted_one_says_what_to_do(url: str, printed: Printed) -> None:
     """The database does not accept a change of a row that refers to a missing row."""
     for name in ('missing parent', 'no root'):
         corruption.plant(url, *corruption.ALL[name].statements)
     for options, status in (
         (
             ['--except', 'missing_reference'],
-            'not repaired because of concurrent writes or excluded kinds: run it again',
+            'not repaired because it refers to a missing row: run it again without --except',
         ),
         ([], 'repaired'),
     ):

@@ -54,6 +54,10 @@ class Scope(NamedTuple):
         return query.where(condition)
 
 
+class _RejectedRepair(Exception):
+    """A repair refers to a missing row."""
+
+
 def _check_of_kind(kind: str) -> Callable[[Scope], Iterator[Finding]]:
     """Return the check of a kind of ``KINDS``."""
     check: Callable[[Scope], Iterator[Finding]] = pkgutil.resolve_name(f'{__name__}.{KINDS[kind].module}:{kind}')
@@ -76,12 +80,17 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
 
     Data that have become consistent stay unchanged.
     """
+    from oslo_db import exception as db_exc
 
     def repair_in(tx: sa.Connection) -> Finding:
         current = next(_check_of_kind(finding.kind)(Scope(tx, conf, finding.key)), None)
         if current is None:
             return dataclasses.replace(finding, changes=(), outcome=Outcome.VANISHED)
-        changes = tuple(change for announced in current.changes if (change := announced.apply(tx)))
+        try:
+            changes = tuple(change for announced in current.changes if (change := announced.apply(tx)))
+        except db_exc.DBReferenceError as error:
+            # In a request this is a conflict with a deletion. Here, trying again does not bring the row back.
+            raise _RejectedRepair from error
         current.record(tx)
         outcome = Outcome.REPAIRED if changes else Outcome.VANISHED if current.changes else Outcome.UNCHANGED
         return dataclasses.replace(finding, detail=current.detail, changes=changes, outcome=outcome)
@@ -90,5 +99,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
         return finding
     try:
         return db.write(repair_in)
+    except _RejectedRepair:
+        return dataclasses.replace(finding, outcome=Outcome.REJECTED)
     except exception.ConcurrentProviderUpdate:
         return dataclasses.replace(finding, outcome=Outcome.FAILED)

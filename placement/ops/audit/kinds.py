@@ -50,7 +50,9 @@ class Outcome(enum.Enum):
     #: No repair was tried, or an operator has to decide.
     UNCHANGED = enum.auto()
     REPAIRED = enum.auto()
-    #: Concurrent writes made all attempts to repair it fail, or the database rejected it: it refers to a missing row.
+    #: Concurrent writes made all attempts to repair it fail.
     FAILED = enum.auto()
+    #: The database rejected the repair, because it refers to a missing row.
+    REJECTED = enum.auto()
     #: Right before the repair, the data had become consistent.
     VANISHED = enum.auto()
