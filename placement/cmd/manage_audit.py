@@ -7,7 +7,7 @@ import collections
 import dataclasses
 import itertools
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -46,24 +46,39 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> int:
     """Audit the database, print the findings, and return the exit code."""
-    # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
     findings: list[Finding] = []
-    repairs = options.repair and not options.dry_run
-    for kind in (kind for kind in KINDS if kind not in options.excluded):
-        with output.waiting(f'Checking {kind}'):
-            findings_of_kind = audit.find(db, conf, kind, options.excluded)
-        if repairs:
-            announced = output.with_progress(f'Repairing {kind}', findings_of_kind)
-            findings_of_kind = [audit.repair(db, conf, finding) for finding in announced]
-        findings += findings_of_kind
-    if options.format == 'json':
-        output.print_json(_as_data(findings))
-    else:
-        _print_text(findings, options, output.display_names(conf))
+    try:
+        findings.extend(_findings(options, conf, db))
+    except BaseException:
+        # Nothing else says what was repaired before the audit failed.
+        if any(finding.outcome is Outcome.REPAIRED for finding in findings):
+            _print_findings(findings, options, conf)
+        raise
+    _print_findings(findings, options, conf)
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
     return REPAIRED if all(finding.outcome is Outcome.REPAIRED for finding in problems) else UNREPAIRED
+
+
+def _findings(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> Iterator[Finding]:
+    """Yield the findings; if they are to be repaired, each with its outcome."""
+    # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
+    for kind in (kind for kind in KINDS if kind not in options.excluded):
+        with output.waiting(f'Checking {kind}'):
+            findings = audit.find(db, conf, kind, options.excluded)
+        if options.repair and not options.dry_run:
+            for finding in output.with_progress(f'Repairing {kind}', findings):
+                yield audit.repair(db, conf, finding)
+        else:
+            yield from findings
+
+
+def _print_findings(findings: list[Finding], options: AuditOptions, conf: cfg.ConfigOpts) -> None:
+    if options.format == 'json':
+        output.print_json(_as_data(findings))
+    else:
+        _print_text(findings, options, output.display_names(conf))
 
 
 def _status(finding: Finding, options: AuditOptions) -> str:

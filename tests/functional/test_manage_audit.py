@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from placement import exception
 from placement.cmd import manage, manage_audit
 from placement.db import tables
 from placement.db.api import Database
@@ -295,6 +296,27 @@ def test_repair_that_depends_on_an_omitted_one_says_what_to_do(url: str, printed
     ):
         code = manage_audit.UNREPAIRED if options else manage_audit.REPAIRED
         assert status in printed('audit', '--repair', *options, code=code)
+
+
+def test_repairs_before_a_failure_are_printed(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corruption.plant(url, *corruption.ALL['empty aggregate'].statements)
+    find = audit.find
+
+    def fail_later(db: Database, conf: cfg.ConfigOpts, kind: str, excluded: Any) -> list[Finding]:
+        if kind == 'usage_mismatch':
+            raise exception.DatabaseUnavailable
+        return find(db, conf, kind, excluded)
+
+    monkeypatch.setattr(audit, 'find', fail_later)
+    assert manage.main(['audit', '--repair']) == manage.FAILED
+    output = capsys.readouterr()
+    assert 'an aggregate without providers (repaired)' in output.out
+    assert 'The database is not available' in output.err
+    # Without a repair, there is nothing that the next audit does not say.
+    assert manage.main(['audit']) == manage.FAILED
+    assert capsys.readouterr().out == ''
 
 
 @pytest.mark.parametrize(
