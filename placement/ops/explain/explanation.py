@@ -181,7 +181,9 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
     has_root = matrix.partition.has_root
     checks = matrix.checks.in_order
-    checks[:] = [replace(check, classes=matrix.providers.classes_of(check)) for check in checks]
+    # If one check needs a scope, all get one, because sentences combine them.
+    if any(map(matrix.needs_scope, checks)):
+        checks[:] = [replace(check, classes=matrix.providers.classes_of(check)) for check in checks]
     counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
     states = sorted((mask for mask in counts if not mask & ~matrix.checks.state), key=lambda mask: -counts[mask])
     result.suitable = sum(counts[mask] for mask in states)

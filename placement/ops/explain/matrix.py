@@ -54,16 +54,16 @@ class ProviderMatrix:
         # Groups with equal conditions share the flags.
         failing = functools.cache(lambda condition: ~condition.matches(self.partition))
         #: For each check, which providers fail it. One that has a worse fault fails the better ones, too.
-        self._failing: dict[Check, Flags] = {check: failing(check.condition) for check in checks.in_order}
+        self.failing: dict[Check, Flags] = {check: failing(check.condition) for check in checks.in_order}
         starts = self.partition.starts[:-1]
         #: The masks of the roots.
-        self.roots = self._masks({check: self._failing[check][starts] for check in checks.of_root}, len(starts))
+        self.roots = self._masks({check: self.failing[check][starts] for check in checks.of_root}, len(starts))
         #: For each requirement the masks of all providers in their own trees, and those of the pools in other trees.
         #: If there are several columns, a provider may choose between them.
         self.columns = {requirement: self._columns_of(requirement) for requirement in checks.of_requirement}
 
     def _columns_of(self, requirement: Requirement) -> tuple[list[DictionaryColumn[int]], DictionaryColumn[int]]:
-        failing = {check: self._failing[check] for check in self.checks.of_requirement[requirement]}
+        failing = {check: self.failing[check] for check in self.checks.of_requirement[requirement]}
         direct = [self._masks(failing, self.partition.size)]
         if not requirement.use_same_provider and any(check.is_membership for check in failing):
             # The root may satisfy ``member_of`` instead of the provider, but only the whole of it.
@@ -87,15 +87,14 @@ class ProviderMatrix:
 
     def passed_nowhere(self, check: Check) -> bool:
         """Return whether no provider passes a check, or no root; false for an amount that all are too small for."""
-        flags = self._failing[check] if check.rule.suffixes else self._failing[check][self.partition.starts[:-1]]
+        flags = self.failing[check] if check.rule.suffixes else self.failing[check][self.partition.starts[:-1]]
         return check.fault is not Fault.TOO_SMALL and bool(flags.all())
 
     def classes_of(self, check: Check) -> tuple[str, ...]:
-        """Return the classes of the unsuffixed group whose providers fail a check; none if each tree is a provider."""
-        flat = self.partition.size == int(self.partition.has_root.sum()) and not len(self.pools.positions)
-        if flat or check.condition.of_whole_request or isinstance(check.condition, TreeCondition):
+        """Return the classes of the unsuffixed group whose providers fail a check."""
+        if check.condition.of_whole_request or isinstance(check.condition, TreeCondition):
             return ()
-        bit, absent, failing = self.checks.bit_of[check], self.checks.absent, self._failing[check]
+        bit, absent, failing = self.checks.bit_of[check], self.checks.absent, self.failing[check]
         classes, of_failing = [], []
         for requirement, checks in self.checks.of_requirement.items():
             if check not in checks or requirement.use_same_provider:
@@ -262,6 +261,19 @@ class TreeMatrix:
             return flags & (mask == 0)
         remaining = self._choices_together(other for other in self.parts[0][0] if other != requirement)
         return flags & remaining.where(lambda masks: any(not self.checks.of_both(mask, other) for other in masks))
+
+    def needs_scope(self, check: Check) -> bool:
+        """Return whether a tree as a whole passes a check that its closest choice fails, or the reverse.
+
+        Otherwise what a sentence says of the provider that serves a class is also true of the whole tree.
+        """
+        if not check.rule.suffixes or check.resource_class or check.condition.is_state:
+            return False
+        failing, of_tree = self.providers.failing[check], functools.partial(or_by_tree, self.partition)
+        whole_tree_fails = of_tree(failing) if check.rule.forbids else ~of_tree(~failing)
+        bit = self.checks.bit_of[check]
+        differs = whole_tree_fails != self.trees.where(lambda mask: bool(mask & bit))
+        return bool(differs[self.partition.has_root].any())
 
     def failed_checks(self) -> list[Check]:
         """Return the checks about what a provider is that the masks of trees have, the most frequent first."""
