@@ -282,8 +282,8 @@ class TreeMatrix:
             for masks, count in choices.counts().items():
                 counts.update(dict.fromkeys(self.checks.checks_in(masks[0] & ~self.checks.state), count))
                 # Another provider may pass a check that excludes the tree, and violate these.
-                others = functools.reduce(operator.or_, masks[1:], 0) & ~self.checks.state
-                violated = (check for check in self.checks.checks_in(others) if check.fault is Fault.VIOLATED)
+                other_choices = functools.reduce(operator.or_, masks[1:], 0) & ~self.checks.state
+                violated = (check for check in self.checks.checks_in(other_choices) if check.fault is Fault.VIOLATED)
                 counts.update(dict.fromkeys(violated, 0))
         return [check for check, _ in counts.most_common()]
 
