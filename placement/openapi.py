@@ -110,7 +110,7 @@ def _operation(path: str, method: str, operation: Operation, version: microversi
     # PUT creates only custom traits and classes; GET finds any or none.
     is_custom = method == 'PUT' and path in ('/traits/{name}', '/resource_classes/{name}')
     variables = {
-        name: _portable(schemas.CUSTOM_NAME) if is_custom else _VARIABLES.get(name, _TEXT)
+        name: _portable(schemas.CUSTOM_NAME, version) if is_custom else _VARIABLES.get(name, _TEXT)
         for name in re.findall('{(.+?)}', path)
     }
     description: Document = {
@@ -168,12 +168,13 @@ def _query(operation: Operation, version: microversion_parse.Version) -> Iterato
     if operation.query is allocation_candidate.GET:
         for parameter in allocation_candidate.PARAMETERS:
             if version >= parameter.since:
+                schema = _portable(parameter.schema, version)
                 # A client that has only suffixed groups is rare, and generators need a parameter that is required.
-                yield _query_parameter(parameter.name, parameter.schema, required=parameter.name == 'resources')
+                yield _query_parameter(parameter.name, schema, required=parameter.name == 'resources')
         if pattern := allocation_candidate.suffixed_keys(version):
             keys = {'type': 'string', 'pattern': pattern}
             groups = {'type': 'object', 'propertyNames': keys, 'additionalProperties': schemas.SYNTAX}
-            yield {**_query_parameter('suffixed_groups', groups), 'style': 'form', 'explode': True}
+            yield {**_query_parameter('suffixed_groups', _portable(groups, version)), 'style': 'form', 'explode': True}
         return
     declared = _for_version(operation.query, version) or {}
     for name, member in declared.get('properties', {}).items():
@@ -181,7 +182,7 @@ def _query(operation: Operation, version: microversion_parse.Version) -> Iterato
 
 
 def _query_parameter(name: str, schema: schemas.Schema, *, required: bool = False) -> Document:
-    return {'name': name, 'in': 'query', 'required': required, 'schema': _portable(schema)}
+    return {'name': name, 'in': 'query', 'required': required, 'schema': schema}
 
 
 def _responses(operation: Operation, version: microversion_parse.Version) -> Iterator[tuple[str, Document]]:
@@ -231,20 +232,21 @@ def _for_version(described: Described, version: microversion_parse.Version) -> s
     """Return the schema of a microversion, with patterns in the syntax of ECMA-262; None if there is no schema."""
     if isinstance(described, tuple):
         described = for_version(described, version)
-    return described and _portable(described)
+    return described and _portable(described, version)
 
 
-def _portable(value: Any) -> Any:
+def _portable(value: Any, version: microversion_parse.Version) -> Any:
     r"""Return ``value`` as generators of clients need it, with the keywords that only the document has.
 
     The ``\Z`` of Python's patterns is ``$`` in ECMA-262. A map with a pattern of its keys has ``propertyNames`` and
     ``additionalProperties``, because generators ignore ``patternProperties``, and would drop all its members.
     """
     if isinstance(value, list):
-        return [_portable(item) for item in value]
+        return [_portable(item, version) for item in value]
     if not isinstance(value, dict):
         return value.replace(r'\Z', '$') if isinstance(value, str) else value
-    schema: schemas.Schema = {**value, **value.get(schemas.DOCUMENTED, {})}
+    documented = value.get(schemas.DOCUMENTED, {})
+    schema = {**value, **(for_version(documented, version) if isinstance(documented, tuple) else documented)}
     schema.pop(schemas.DOCUMENTED, None)
     keys = schema.pop(schemas.DOCUMENTED_KEYS, None)
     if 'patternProperties' in schema:
@@ -252,4 +254,4 @@ def _portable(value: Any) -> Any:
         keys = keys or {'type': 'string', 'pattern': pattern}
     if keys:
         schema = {'propertyNames': keys, **schema}
-    return {key: _portable(member) for key, member in schema.items()}
+    return {key: _portable(member, version) for key, member in schema.items()}

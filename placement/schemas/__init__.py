@@ -22,7 +22,7 @@ CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 
 #: A keyword of our schemas: keywords that only the OpenAPI document has, because a handler checks them and words the
-#: error. Validators ignore it.
+#: error. They are a ``Windows`` table if they depend on the microversion. Validators ignore it.
 DOCUMENTED = 'x-documented'
 #: The same for the keys of an object: their schema in the document. (``propertyNames`` would not be compiled, also not
 #: inside ``DOCUMENTED``: see ``placement.validation``.)
@@ -33,15 +33,32 @@ TEXT: Schema = {'type': 'string'}
 SYNTAX: Schema = {'type': 'string', DOCUMENTED: {'minLength': 1}}
 
 
-def syntax(pattern: str) -> Schema:
-    """Return the schema of a parameter with a syntax of its own, which the document describes by a pattern."""
-    return {'type': 'string', DOCUMENTED: {'minLength': 1, 'pattern': pattern}}
+def syntax(*patterns: tuple[Version, str]) -> Schema:
+    """Return the schema of a parameter with a syntax of its own, which the document describes by a pattern.
 
+    :param patterns: pairs of a microversion and the pattern from there on, newest first.
+    """
+    windows: Windows = tuple((since, {'minLength': 1, 'pattern': f'^({pattern})$'}) for since, pattern in patterns)
+    return {'type': 'string', DOCUMENTED: windows}
+
+
+def _list_of(item: str) -> str:
+    return f'{item}(,{item})*'
+
+
+# The patterns match nothing that ``placement.search.parsing`` rejects. They leave out what clients should not send,
+# although it is accepted: repeated exclamation marks, white space other than blanks, uuids with braces or as a URN; and
+# names that nothing has, such as those with ``in:`` in them below 1.30.
+_UUID_TEXT = '[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){4}[0-9a-fA-F]{8}'
+_MEMBERS = f'{_UUID_TEXT}|in:{_list_of(_UUID_TEXT)}'
+_TRAITS, _SIGNED_TRAITS = _list_of(' *[A-Z0-9_]+ *'), _list_of(' *!?[A-Z0-9_]+ *')
 
 #: The parameters with which both searches and lists of providers choose providers.
-RESOURCES = syntax('^[A-Z0-9_]+:[1-9][0-9]*(,[A-Z0-9_]+:[1-9][0-9]*)*$')
-REQUIRED = syntax('^(in:)?!?[A-Z0-9_]+(,!?[A-Z0-9_]+)*$')
-MEMBER_OF = syntax('^!?(in:)?[0-9a-fA-F-]{32,36}(,[0-9a-fA-F-]{32,36})*$')
+RESOURCES = syntax(((1, 0), _list_of(r'[A-Z0-9_]+: *\+?0*[1-9][0-9]* *')))
+REQUIRED = syntax(((1, 39), f'{_SIGNED_TRAITS}|in:{_TRAITS}'), ((1, 22), _SIGNED_TRAITS), ((1, 0), _TRAITS))
+MEMBER_OF = syntax(((1, 32), f'!?({_MEMBERS})'), ((1, 0), _MEMBERS))
+#: Only of searches.
+ROOT_REQUIRED = syntax(((1, 0), _SIGNED_TRAITS))
 UUID: Schema = {'type': 'string', 'format': 'uuid'}
 UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
 GENERATION: Schema = {'type': 'integer'}

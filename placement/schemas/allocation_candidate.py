@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.schemas import DOCUMENTED, MEMBER_OF, REQUIRED, RESOURCES, SYNTAX, TEXT, Schema, Version, Windows
+from placement.schemas import (
+    DOCUMENTED,
+    MEMBER_OF,
+    REQUIRED,
+    RESOURCES,
+    ROOT_REQUIRED,
+    SYNTAX,
+    TEXT,
+    Schema,
+    Version,
+    Windows,
+)
 
 _POLICIES = ['none', 'isolate']
 
@@ -36,7 +47,7 @@ PARAMETERS = [
     Parameter('member_of', (1, 21), MEMBER_OF, of_group=True),
     Parameter('group_policy', (1, 25), {'type': 'string', 'enum': _POLICIES}),
     Parameter('in_tree', (1, 31), {'type': 'string', DOCUMENTED: {'minLength': 1, 'format': 'uuid'}}, of_group=True),
-    Parameter('root_required', (1, 35), REQUIRED),
+    Parameter('root_required', (1, 35), ROOT_REQUIRED),
     Parameter('same_subtree', (1, 36)),
 ]
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement import handler, openapi
+from placement.exception import BadQuery
+from placement.search import parsing
 from placement.web import microversion
 from placement.web.operation import JsonBody, Operation, accepts_json
 
@@ -111,21 +116,65 @@ def test_operations_declare_the_schemas_of_their_bodies_and_responses(operation:
 
 
 UUID = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c01'
+#: What parses the values of each parameter.
+PARSERS: dict[str, Callable[[str, tuple[int, int]], Any]] = {
+    'resources': lambda value, _version: parsing.parse_resources(value),
+    'required': lambda value, version: parsing.parse_required([value], version),
+    'member_of': lambda value, version: parsing.parse_member_of([value], version),
+    'root_required': lambda value, _version: parsing.parse_traits(value),
+}
+#: Before and after each change of what the parameters may contain.
+MINORS_OF_SYNTAX = (21, 22, 24, 29, 31, 32, 38, 39)
+
+
+@functools.cache
+def _patterns(minor: int) -> list[tuple[str, str]]:
+    """Return the names and the patterns of the parameters of searches and of lists of providers."""
+    paths = openapi.document(microversion.parse_version_string(f'1.{minor}'))['paths']
+    return [
+        (parameter['name'], parameter['schema']['pattern'])
+        for path in ('/allocation_candidates', '/resource_providers')
+        for parameter in paths[path]['get']['parameters']
+        if parameter.get('name') in PARSERS
+    ]
+
+
+@pytest.mark.parametrize('minor', MINORS_OF_SYNTAX)
+@given(st.data())
+def test_the_service_accepts_what_matches_the_patterns(minor: int, data: st.DataObject) -> None:
+    name, pattern = data.draw(st.sampled_from(_patterns(minor)))
+    PARSERS[name](data.draw(st.from_regex(pattern, fullmatch=True)), (1, minor))
 
 
 @pytest.mark.parametrize(
-    ('name', 'valid', 'invalid'),
+    ('name', 'since', 'until', 'valid', 'invalid'),
     [
-        ('resources', ['VCPU:2', 'VCPU:2,CUSTOM_A:10'], ['', '0', 'VCPU', 'VCPU:0', 'VCPU:1,', 'vcpu:1']),
-        ('required', ['A', 'A,!B', 'in:A,B'], ['', 'A,', '!', 'in:', 'a']),
-        ('member_of', [f'in:{UUID},{UUID}', f'!{UUID}', UUID.replace('-', '')], ['', '0', f'{UUID},']),
+        ('resources', 21, 39, ['VCPU:2', 'VCPU:2,CUSTOM_A:10'], ['', '0', 'VCPU', 'VCPU:1,', 'VCPU:1:1']),
+        ('resources', 21, 39, ['VCPU:01', 'VCPU: +1 '], ['VCPU:0', 'VCPU:00', 'VCPU:-1']),
+        ('required', 21, 39, ['A', 'A,B_2', ' A , B '], ['', ' ', 'A,', ',A', '!']),
+        ('required', 21, 21, [], ['!A', 'A,!B', '!in:A']),
+        ('required', 22, 39, ['!A', 'A,!B', '!A, !B'], ['A,!']),
+        ('required', 30, 38, [], ['in:A', 'in:A,B']),
+        ('required', 39, 39, ['in:A', 'in:A, B', 'in: A'], ['in:', 'in:!A', 'in:A,!B', 'in:A,', 'in:,A']),
+        ('root_required', 35, 39, ['A', 'A, !B'], ['', 'A,', '!', 'in:A', 'in:A,B']),
+        ('member_of', 21, 39, [UUID, UUID.upper(), UUID.replace('-', '')], ['', '0', '-' * 36, f'{UUID},{UUID}']),
+        ('member_of', 21, 39, [f'in:{UUID}', f'in:{UUID},{UUID}'], ['in:', f'in:{UUID},', f'in:{UUID}, {UUID}']),
+        ('member_of', 21, 31, [], [f'!{UUID}', f'!in:{UUID}']),
+        ('member_of', 32, 39, [f'!{UUID}', f'!in:{UUID},{UUID}'], [f'!{UUID},{UUID}', '!', f'!!{UUID}']),
     ],
 )
-def test_the_document_has_the_syntax_of_query_parameters(name: str, valid: list[str], invalid: list[str]) -> None:
-    """Schemathesis sent values that the document admitted and the service rejects."""
-    paths = openapi.document(VERSIONS[-1])['paths']
-    for path in ('/allocation_candidates', '/resource_providers'):
-        (parameter,) = (item for item in paths[path]['get']['parameters'] if item.get('name') == name)
-        pattern = parameter['schema']['pattern']
-        assert [value for value in valid if not re.search(pattern, value)] == []
-        assert [value for value in invalid if re.search(pattern, value)] == []
+def test_the_patterns_follow_from_the_microversion(
+    name: str, since: int, until: int, valid: list[str], invalid: list[str]
+) -> None:
+    """Generators of requests sent values that the document admitted and the service rejects."""
+    for minor in range(since, until + 1):
+        patterns = [pattern for parameter, pattern in _patterns(minor) if parameter == name]
+        assert patterns
+        for pattern in patterns:
+            assert [value for value in valid if not re.search(pattern, value)] == []
+            assert [value for value in invalid if re.search(pattern, value)] == []
+        for value in valid:
+            PARSERS[name](value, (1, minor))
+        for value in invalid:
+            with pytest.raises(BadQuery):
+                PARSERS[name](value, (1, minor))
