@@ -13,6 +13,7 @@ import tracemalloc
 import uuid
 from collections.abc import Iterable
 
+from bench.client import MAX_MICROVERSION
 from placement.cache.providers import SHARING_TRAIT, Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
@@ -20,6 +21,7 @@ from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search import parsing
 from placement.search.budget import SearchBudget
+from placement.web.microversion import parse_version_string
 
 _CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB', 'SRIOV_NET_VF')
 _HOST_TRAITS, _CARD_TRAITS = ('CUSTOM_A', 'CUSTOM_B', 'COMPUTE_STATUS_DISABLED'), ('CUSTOM_N0', 'CUSTOM_N1')
@@ -72,7 +74,7 @@ def hardest_query(aggregates: list[str]) -> str:
 
 
 def _measure(title: str, snapshot: Snapshot, query: str) -> None:
-    request = parsing.parse(query, (1, 39))
+    request = parsing.parse(query, parse_version_string(MAX_MICROVERSION))
 
     def explained() -> Explanation:
         return explain(snapshot, request, SearchBudget())
