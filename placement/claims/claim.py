@@ -108,8 +108,8 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     :raises AllocationConstraintsViolated: an amount violates min_unit, max_unit or step_size.
     :raises AllocationCapacityExceeded: the capacity does not suffice.
     :raises ConcurrentUpdate: each attempt conflicted with other transactions.
-    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have
-        been made.
+    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have been made,
+        or may still be made.
     """
 
     def work(tx: sa.Connection) -> None:
@@ -144,8 +144,8 @@ def delete_allocations(db: Database, consumer_uuid: str) -> None:
     :param consumer_uuid: a canonical uuid.
     :raises AllocationsNotFound: it has no allocations.
     :raises ConcurrentUpdate: each attempt conflicted with other transactions.
-    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have
-        been made.
+    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have been made,
+        or may still be made.
     """
     db.write(lambda tx: _release(tx, consumer_uuid))
 

@@ -206,7 +206,8 @@ class Database:
         :param slot: the leased slot, if a client asked for the changes. Its number is no longer pending if the
             transaction has certainly been rolled back.
         :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
-            a slot, this is a ``SingleFailure``.
+            a slot, this is a ``SingleFailure``, or a conflict: no client asked for what such a transaction does, so it
+            can be repeated.
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -226,10 +227,12 @@ class Database:
                     connection.commit()
             except Exception as error:
                 connection.invalidate()
-                if not errors.excludes_commit(error):
-                    raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
+                if slot and not errors.excludes_commit(error):
+                    raise exception.CommitUnknown from error
                 if slot:
                     slot.is_pending = False
+                elif not errors.excludes_commit(error) and not errors.is_conflict(error):
+                    raise exception.SingleFailure from error
                 raise
             except BaseException:
                 # The process is about to end. Nobody waits for the outcome.

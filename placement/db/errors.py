@@ -117,6 +117,9 @@ _DEADLOCK = _Signs(numbers=frozenset({1213}), prefixes=('40P01',))
 #: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792), and the full disk
 #: of SQLite.
 _READ_ONLY_AT_COMMIT = _Signs(numbers=frozenset({1290, 1792, 1836}), prefixes=('SQLITE_READONLY', 'SQLITE_FULL'))
+#: The plugin of Group Replication failed or rejected COMMIT. So does a primary without a majority, although the other
+#: members may have received its transaction, and commit it.
+_GROUP_REPLICATION_AT_COMMIT = _Signs(numbers=frozenset({3100, 3101}))
 #: COMMIT failed with an error of the storage engine. The message has its number; 149 is a deadlock.
 _MYSQL_COMMIT_FAILED = _Signs(numbers=frozenset({1180}))
 _ENGINE_DEADLOCK = re.compile(r'\b149\b')
@@ -152,7 +155,7 @@ _SIGNS: Mapping[ErrorKind, _Signs] = {
     # deleted it or inserted a reference to it.
     ErrorKind.CONFLICT: _Signs(
         (db_exc.DBDeadlock, db_exc.DBReferenceError),
-        _DEADLOCK.numbers | {1205, 1020, 3100, 3101, 3572},
+        _DEADLOCK.numbers | _GROUP_REPLICATION_AT_COMMIT.numbers | {1205, 1020, 3572},
         (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_LOCKED', 'SQLITE_BUSY_'),
     ),
     ErrorKind.SQLITE_BUSY: _Signs(prefixes=('SQLITE_BUSY',)),
@@ -191,7 +194,8 @@ def excludes_commit(error: BaseException) -> bool:
     =====================  =========================================================================================
     Kind                   At COMMIT
     =====================  =========================================================================================
-    CONFLICT, SQLITE_BUSY  not committed: the database rejected the transaction, or SQLite did not get its lock
+    CONFLICT, SQLITE_BUSY  not committed: the database rejected the transaction, or SQLite did not get its lock; except
+                           that after 3100 and 3101 the other members of a group may have committed
     READ_ONLY              not committed, except that a server without space on its disk (1021, 1114, 53100) may have
                            committed, and nothing is known of 25006 at COMMIT. SQLite writes the pages of a
                            transaction at COMMIT, and only then is it committed
@@ -200,6 +204,8 @@ def excludes_commit(error: BaseException) -> bool:
     TABLE_MISSING, OTHER   may be committed: nothing is known of such an error
     =====================  =========================================================================================
     """
+    if _GROUP_REPLICATION_AT_COMMIT.match(error):
+        return False
     return _READ_ONLY_AT_COMMIT.match(error) or classify(error) in CONFLICTS - {ErrorKind.INTERRUPTED}
 
 

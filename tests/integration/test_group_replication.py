@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import signal
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent import futures
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,6 +18,7 @@ import sqlalchemy as sa
 from tests.integration import caches, races
 from tests.support import applications, databases, servers
 from tests.support.history.client import Client
+from tests.support.http_client import claim_body, create_provider, send_request
 from tests.support.waiting import wait_until
 from tools import mysql, nodes
 
@@ -64,6 +67,44 @@ def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp
         for caller in callers:
             caller.result()
     assert max(durations) < MAX_SWITCHOVER_SECONDS, durations
+
+
+def test_a_claim_that_an_isolated_primary_rejects_may_have_been_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other members have received its transaction. They commit it, although COMMIT failed on the primary."""
+    with mysql.Cluster.running() as group:
+        primary, *others = group.nodes
+        processes = [node.process for node in others if node.process]
+        for node in group.nodes:
+            node.query('SET GLOBAL group_replication_unreachable_majority_timeout = 3')
+        primary.query('CREATE DATABASE placement')
+        options = {'socket_timeout': 60}
+        with applications.application(sa.make_url(primary.url('placement')), placement_database=options) as app:
+            host = create_provider(app, VCPU=8)
+            dialect = app.db.engine.dialect
+            commit = dialect.do_commit
+            failures: list[Exception] = []
+
+            def commit_in_isolation(connection: Any) -> None:
+                monkeypatch.undo()
+                for process in processes:
+                    process.send_signal(signal.SIGSTOP)
+                try:
+                    commit(connection)
+                except Exception as error:
+                    failures.append(error)
+                    raise
+                finally:
+                    for process in processes:
+                        process.send_signal(signal.SIGCONT)
+
+            # Not for the COMMIT that takes a slot.
+            send_request(app, 'PUT', '/traits/CUSTOM_A', version='1.29')
+            monkeypatch.setattr(dialect, 'do_commit', commit_in_isolation)
+            response = send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}}))
+        assert [error.args[0] for error in failures] == [3100]
+        wait_until(lambda: others[0].value('SELECT used FROM placement.placement_inventories') == 2)
+        assert response.status_code == 503
+        assert 'The change may have been made, or may still be made' in response.text
 
 
 @pytest.fixture(scope='module')

@@ -38,8 +38,8 @@ def sqlite(name: str) -> Exception:
     [
         (mysql(1213), ErrorKind.CONFLICT, True),
         (mysql(1205), ErrorKind.CONFLICT, True),
-        (mysql(3100), ErrorKind.CONFLICT, True),
-        (mysql(3101), ErrorKind.CONFLICT, True),
+        (mysql(3100), ErrorKind.CONFLICT, False),
+        (mysql(3101), ErrorKind.CONFLICT, False),
         (mysql(3572), ErrorKind.CONFLICT, True),
         (mysql(1180, 'Got error 149 "Lock deadlock" during COMMIT'), ErrorKind.CONFLICT, True),
         (mysql(1180, 'Got error 1490 during COMMIT'), ErrorKind.OTHER, False),
