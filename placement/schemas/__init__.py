@@ -22,7 +22,8 @@ CONSUMER_TYPE_PATTERN = r'^[A-Z0-9_]+\Z'
 UUID_KEY_PATTERN = r'^[0-9a-fA-F-]{36}\Z'
 
 #: A keyword of our schemas: keywords that only the OpenAPI document has, because a handler checks them and words the
-#: error. They are a ``Windows`` table if they depend on the microversion. Validators ignore it.
+#: error. They add to the schema's own or replace them, and are a ``Windows`` table if they depend on the microversion.
+#: Validators ignore it.
 DOCUMENTED = 'x-documented'
 #: The same for the keys of an object: their schema in the document. (``propertyNames`` would not be compiled, also not
 #: inside ``DOCUMENTED``: see ``placement.validation``.)
@@ -33,13 +34,13 @@ TEXT: Schema = {'type': 'string'}
 SYNTAX: Schema = {'type': 'string', DOCUMENTED: {'minLength': 1}}
 
 
-def syntax(*patterns: tuple[Version, str]) -> Schema:
-    """Return the schema of a parameter with a syntax of its own, which the document describes by a pattern.
+def all_values(value: Schema) -> Schema:
+    """Return what the document says of a parameter that may be repeated, if all its values count: an array of them."""
+    return {'type': 'array', 'items': value, 'minItems': 1}
 
-    :param patterns: pairs of a microversion and the pattern from there on, newest first.
-    """
-    windows: Windows = tuple((since, {'minLength': 1, 'pattern': f'^({pattern})$'}) for since, pattern in patterns)
-    return {'type': 'string', DOCUMENTED: windows}
+
+def _matching(pattern: str) -> Schema:
+    return {'type': 'string', 'minLength': 1, 'pattern': f'^({pattern})$'}
 
 
 def _list_of(item: str) -> str:
@@ -54,11 +55,25 @@ _MEMBERS = f'{_UUID_TEXT}|in:{_list_of(_UUID_TEXT)}'
 _TRAITS, _SIGNED_TRAITS = _list_of(' *[A-Z0-9_]+ *'), _list_of(' *!?[A-Z0-9_]+ *')
 
 #: The parameters with which both searches and lists of providers choose providers.
-RESOURCES = syntax(((1, 0), _list_of(r'[A-Z0-9_]+: *\+?0*[1-9][0-9]* *')))
-REQUIRED = syntax(((1, 39), f'{_SIGNED_TRAITS}|in:{_TRAITS}'), ((1, 22), _SIGNED_TRAITS), ((1, 0), _TRAITS))
-MEMBER_OF = syntax(((1, 32), f'!?({_MEMBERS})'), ((1, 0), _MEMBERS))
+RESOURCES: Schema = {**TEXT, DOCUMENTED: _matching(_list_of(r'[A-Z0-9_]+: *\+?0*[1-9][0-9]* *'))}
+REQUIRED: Schema = {
+    **TEXT,
+    DOCUMENTED: (
+        ((1, 39), all_values(_matching(f'{_SIGNED_TRAITS}|in:{_TRAITS}'))),
+        ((1, 22), _matching(_SIGNED_TRAITS)),
+        ((1, 0), _matching(_TRAITS)),
+    ),
+}
+MEMBER_OF: Schema = {
+    **TEXT,
+    DOCUMENTED: (
+        ((1, 32), all_values(_matching(f'!?({_MEMBERS})'))),
+        ((1, 24), all_values(_matching(_MEMBERS))),
+        ((1, 0), _matching(_MEMBERS)),
+    ),
+}
 #: Only of searches.
-ROOT_REQUIRED = syntax(((1, 0), _SIGNED_TRAITS))
+ROOT_REQUIRED: Schema = {**TEXT, DOCUMENTED: _matching(_SIGNED_TRAITS)}
 UUID: Schema = {'type': 'string', 'format': 'uuid'}
 UUID_OR_NULL: Schema = {'type': ['string', 'null'], 'format': 'uuid'}
 GENERATION: Schema = {'type': 'integer'}

@@ -18,6 +18,7 @@ from placement.schemas import (
     Schema,
     Version,
     Windows,
+    all_values,
 )
 
 _POLICIES = ['none', 'isolate']
@@ -48,7 +49,7 @@ PARAMETERS = [
     Parameter('group_policy', (1, 25), {'type': 'string', 'enum': _POLICIES}),
     Parameter('in_tree', (1, 31), {'type': 'string', DOCUMENTED: {'minLength': 1, 'format': 'uuid'}}, of_group=True),
     Parameter('root_required', (1, 35), ROOT_REQUIRED),
-    Parameter('same_subtree', (1, 36)),
+    Parameter('same_subtree', (1, 36), {**TEXT, DOCUMENTED: all_values(SYNTAX)}),
 ]
 
 #: The suffixes of request groups by the microversion that added them, newest first.

@@ -72,7 +72,7 @@ def test_generators_understand_maps_and_query_parameters(version: Any) -> None:
     if search:
         # An empty value is never valid.
         schemas = [parameter['schema'] for parameter in search['parameters'][1:]]
-        assert all(schema.keys() & {'minLength', 'pattern', 'enum', 'propertyNames'} for schema in schemas)
+        assert all(schema.keys() & {'minLength', 'pattern', 'enum', 'propertyNames', 'minItems'} for schema in schemas)
         required = {parameter['name']: parameter['required'] for parameter in search['parameters'][1:]}
         assert required.pop('resources')
         assert not any(required.values())
@@ -132,7 +132,7 @@ def _patterns(minor: int) -> list[tuple[str, str]]:
     """Return the names and the patterns of the parameters of searches and of lists of providers."""
     paths = openapi.document(microversion.parse_version_string(f'1.{minor}'))['paths']
     return [
-        (parameter['name'], parameter['schema']['pattern'])
+        (parameter['name'], parameter['schema'].get('items', parameter['schema'])['pattern'])
         for path in ('/allocation_candidates', '/resource_providers')
         for parameter in paths[path]['get']['parameters']
         if parameter.get('name') in PARSERS
@@ -178,3 +178,13 @@ def test_the_patterns_follow_from_the_microversion(
         for value in invalid:
             with pytest.raises(BadQuery):
                 PARSERS[name](value, (1, minor))
+
+
+def test_parameters_of_which_all_values_count_are_arrays() -> None:
+    for minor in range(21, 40):
+        expected = {name for name, since in {'member_of': 24, 'required': 39}.items() if minor >= since}
+        paths = openapi.document(microversion.parse_version_string(f'1.{minor}'))['paths']
+        for path, others in (('/resource_providers', set()), ('/allocation_candidates', {'same_subtree'})):
+            parameters = paths[path]['get']['parameters'][1:]
+            arrays = {item['name'] for item in parameters if item['schema'].get('type') == 'array'}
+            assert arrays == expected | (others if minor >= 36 else set())
