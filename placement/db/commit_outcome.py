@@ -47,9 +47,9 @@ def find_outcome(
 
     ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open in
     the server. For this it tries to lock the row until ``_SETTLE_SECONDS`` have passed, and then gives the slot a later
-    number. So the guard of the transaction matches nothing, and a late COMMIT fails on every node of a cluster. If
-    another process has already written a later number, that suffices. Otherwise the number comes with an entry, because
-    readers reload if one is missing.
+    number, with an entry, because readers reload if one is missing. So the guard of the transaction matches nothing,
+    and a late COMMIT fails on every node of a cluster. A later number that another process has already written has the
+    same effect.
 
     ``COMMITTED`` is decided by the COMMIT of this look-up, which waits for synchronous standbys, because it also writes
     to a slot that another process owns. Other sessions see a row before the standbys have it, so what was read alone
