@@ -344,12 +344,12 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
                 rp('nfs', aggregates='a', traits={'CUSTOM_A', SHARES}, DISK_GB=100),
             ],
             Group('', {'VCPU': 1, 'DISK_GB': 10}, forbidden={'CUSTOM_A'}),
-            'No host lacks CUSTOM_A on the provider of DISK_GB.',
+            'No host lacks CUSTOM_A on the provider for DISK_GB.',
         ),
         (
             [rp('host', VCPU=8), rp('pf', parent='host', traits={'CUSTOM_A'})],
             Group('', {'VCPU': 1}, required={'CUSTOM_A'}),
-            'No host has CUSTOM_A on the provider of VCPU.',
+            'No host has CUSTOM_A on the provider for VCPU.',
         ),
         (
             [
@@ -359,7 +359,7 @@ def test_groups_that_compete(case: tuple[list[RP], Query]) -> None:
                 rp('h2', VCPU=8),
             ],
             Group('', {'VCPU': 1, 'MEMORY_MB': 1}, forbidden={'CUSTOM_A', 'CUSTOM_B'}),
-            'No host without CUSTOM_B on the provider of MEMORY_MB lacks CUSTOM_A on the provider of MEMORY_MB.',
+            'No host without CUSTOM_B on the provider for MEMORY_MB lacks CUSTOM_A on the provider for MEMORY_MB.',
         ),
     ],
 )
@@ -379,7 +379,7 @@ def test_groups_of_one_trait_are_told_apart() -> None:
     ]
     groups = [Group('', {'VCPU': 1}, required={'CUSTOM_A'}), Group('_A', {'MEMORY_MB': 1}, required={'CUSTOM_A'})]
     [sentence, *_] = Writer().sentences(explained(topology, Query(groups)))
-    assert sentence == 'No host with CUSTOM_A for group _A has CUSTOM_A on the provider of VCPU.'
+    assert sentence == 'No host with CUSTOM_A on the provider for group _A has CUSTOM_A on the provider for VCPU.'
 
 
 def test_trees_that_fail_more_different_checks_than_a_word_has_bits() -> None:

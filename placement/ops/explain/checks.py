@@ -7,6 +7,7 @@ import itertools
 import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from placement.cache.providers import SHARING_TRAIT
 from placement.search.requirements import (
@@ -44,6 +45,16 @@ class Rule:
         return self.parameter, f'{"!" if self.forbids else ""}{self.subject}'
 
 
+class Scope(NamedTuple):
+    """Which provider of a tree a sentence is about: that for some groups, or for some classes of the unsuffixed group.
+
+    Without either, it is about the tree as a whole.
+    """
+
+    groups: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Check:
     """One thing that can be wrong with a provider: a rule, and for an amount the fault."""
@@ -52,8 +63,8 @@ class Check:
     fault: Fault = Fault.VIOLATED
     #: What the provider, or the root, has to satisfy.
     condition: ProviderCondition = field(default=ProviderCondition(), compare=False)
-    #: The classes of the unsuffixed group whose providers it is about, where a provider may be less than a whole host.
-    classes: tuple[str, ...] = field(default=(), compare=False)
+    #: The scope of sentences about it, from ``TreeMatrix.with_scope``.
+    scope: Scope = field(default=Scope(), compare=False)
 
     @property
     def is_membership(self) -> bool:
@@ -79,6 +90,12 @@ class Check:
     def resource_class(self) -> str:
         """The class of an amount; empty for another check."""
         return self.condition.resource_class if isinstance(self.condition, ResourcePart) else ''
+
+    @property
+    def may_name_classes(self) -> bool:
+        """Whether its scope may be classes. The words of an amount name its class; states and trees are of hosts."""
+        is_of_host = self.condition.is_state or isinstance(self.condition, TreeCondition)
+        return self.rule.suffixes == ('',) and not self.resource_class and not is_of_host
 
     @property
     def lacks_host_class(self) -> bool:

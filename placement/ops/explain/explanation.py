@@ -105,7 +105,8 @@ class Explanation:
     selective: Sequence[Check] = ()
     #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
     blocked: Sequence[BlockedTrees] = ()
-    #: The checks that no provider passes, or no root, and by their subject the similar name of a trait in use, if any.
+    #: The checks that no provider of any tree passes, or no root, and by their subject the similar name of a trait in
+    #: use, if any.
     nowhere: Sequence[Check] = ()
     similar: Mapping[str, str] = field(default_factory=dict)
     #: The pools out of reach, those that could supply most trees first.
@@ -180,10 +181,6 @@ def _stages(matrix: TreeMatrix) -> list[Stage]:
 def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
     has_root = matrix.partition.has_root
-    checks = matrix.checks.in_order
-    # If one check needs a scope, all get one, because sentences combine them.
-    if any(map(matrix.needs_scope, checks)):
-        checks[:] = [replace(check, classes=matrix.providers.classes_of(check)) for check in checks]
     counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
     states = sorted((mask for mask in counts if not mask & ~matrix.checks.state), key=lambda mask: -counts[mask])
     result.suitable = sum(counts[mask] for mask in states)
@@ -193,7 +190,7 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
     blocked = [_blocked(matrix, mask, matrix.without(mask)) for mask in sets]
     result.blocked = sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees))
-    result.selective = [check for check in failed if not check.lacks_host_class]
+    result.selective = [matrix.with_scope(check) for check in failed if not check.lacks_host_class]
     result.nowhere = [check for check in failed if matrix.providers.passed_nowhere(check)]
     result.similar = {check.rule.subject: name for check in result.nowhere if (name := _similar(matrix, check))}
     pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks.of_requirement)
@@ -201,7 +198,7 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
 
 
 def _blocked(matrix: TreeMatrix, mask: int, trees: Flags) -> BlockedTrees:
-    checks = matrix.checks.checks_in(mask)
+    checks = [matrix.with_scope(check) for check in matrix.checks.checks_in(mask)]
     roots = matrix.partition.starts[:-1][trees][:_MAX_NAMED].tolist()
     fact = BlockedTrees(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
     if len(checks) > 1:

@@ -11,6 +11,7 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.sharing_reach import SharingReach
 from placement.cache.snapshot import Snapshot
-from placement.ops.explain.checks import HOST_CLASSES, Check, RequestChecks, bit_numbers
+from placement.ops.explain.checks import HOST_CLASSES, Check, RequestChecks, Scope, bit_numbers
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import Fault, Requirement, TreeCondition
+from placement.search.requirements import Fault, Requirement
 
 #: The choices of a tree for a part.
 Masks = tuple[int, ...]
@@ -89,22 +90,6 @@ class ProviderMatrix:
         """Return whether no provider passes a check, or no root; false for an amount that all are too small for."""
         flags = self.failing[check] if check.rule.suffixes else self.failing[check][self.partition.starts[:-1]]
         return check.fault is not Fault.TOO_SMALL and bool(flags.all())
-
-    def classes_of(self, check: Check) -> tuple[str, ...]:
-        """Return the classes of the unsuffixed group whose providers fail a check."""
-        if check.condition.of_whole_request or isinstance(check.condition, TreeCondition):
-            return ()
-        bit, absent, failing = self.checks.bit_of[check], self.checks.absent, self.failing[check]
-        classes, of_failing = [], []
-        for requirement, checks in self.checks.of_requirement.items():
-            if check not in checks or requirement.use_same_provider:
-                continue
-            names = [name for name, _ in requirement.resources]
-            classes += names
-            direct, _ = self.columns[requirement]
-            if failing[direct[0].where(lambda mask: not mask & absent)].any():
-                of_failing += names
-        return tuple(dict.fromkeys(classes if bit & self.checks.together else of_failing or classes))
 
     def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
         """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
@@ -262,18 +247,37 @@ class TreeMatrix:
         remaining = self._choices_together(other for other in self.parts[0][0] if other != requirement)
         return flags & remaining.where(lambda masks: any(not self.checks.of_both(mask, other) for other in masks))
 
-    def needs_scope(self, check: Check) -> bool:
-        """Return whether a tree as a whole passes a check that its closest choice fails, or the reverse.
+    def with_scope(self, check: Check) -> Check:
+        """Return a check with the scope of sentences about it.
 
-        Otherwise what a sentence says of the provider that serves a class is also true of the whole tree.
+        This is its suffixed groups; for the unsuffixed group the classes whose providers fail it, if the whole tree may
+        differ from these.
         """
-        if not check.rule.suffixes or check.resource_class or check.condition.is_state:
-            return False
-        failing, of_tree = self.providers.failing[check], functools.partial(or_by_tree, self.partition)
-        whole_tree_fails = of_tree(failing) if check.rule.forbids else ~of_tree(~failing)
-        bit = self.checks.bit_of[check]
-        differs = whole_tree_fails != self.trees.where(lambda mask: bool(mask & bit))
-        return bool(differs[self.partition.has_root].any())
+        if check.rule.suffixes != ('',):
+            return replace(check, scope=Scope(groups=check.rule.suffixes))
+        if not check.may_name_classes or not self._may_differ_from_choice:
+            return check
+        unsuffixed, _ = self.parts[0]
+        classes = [name for requirement in unsuffixed for name, _ in requirement.resources]
+        columns, failing = self.partition.inventory_columns, self.providers.failing[check]
+        of_failing = [name for name in classes if name in columns and failing[columns[name].positions].any()]
+        return replace(check, scope=Scope(classes=tuple(of_failing or classes)))
+
+    @functools.cached_property
+    def _may_differ_from_choice(self) -> bool:
+        """Whether any tree as a whole passes a check that its closest choice fails, or the reverse.
+
+        If so for one check, all name their classes, because sentences combine them.
+        """
+        of_tree = functools.partial(or_by_tree, self.partition)
+
+        def differs(check: Check) -> bool:
+            bit, failing = self.checks.bit_of[check], self.providers.failing[check]
+            tree_fails = of_tree(failing) if check.rule.forbids else ~of_tree(~failing)
+            choice_fails = self.trees.where(lambda mask: bool(mask & bit))
+            return bool((tree_fails != choice_fails)[self.partition.has_root].any())
+
+        return any(differs(check) for check in self.checks.in_order if check.may_name_classes)
 
     def failed_checks(self) -> list[Check]:
         """Return the checks about what a provider is that the masks of trees have, the most frequent first."""

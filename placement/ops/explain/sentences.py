@@ -12,7 +12,7 @@ from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, UnusablePool
-from placement.search.requirements import Fault, TreeCondition
+from placement.search.requirements import Fault
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4
@@ -31,7 +31,8 @@ HAVE, LACK = Verb('have', 'has', 'with'), Verb('lack', 'lacks', 'without')
 ARE, ARE_MARKED = Verb('are', 'is'), Verb('are', 'is', 'marked')
 ARE_TOO_SMALL = Verb('are too small for', 'is too small for', 'too small for')
 HAVE_ENOUGH = Verb('have', 'has', 'large enough for')
-_DO, _FIT, _FAIL = Verb('do', 'does'), Verb('fit', 'fits'), Verb('fail', 'fails')
+_DO, _FIT = Verb('do', 'does'), Verb('fit', 'fits')
+_PASS, _FAIL = Verb('pass', 'passes', 'passing'), Verb('fail', 'fails', 'failing')
 _REACH_ONLY_POOLS = Verb('reach only pools', 'reaches only pools')
 
 
@@ -107,7 +108,7 @@ class Writer:
     def _hosts_first(self, explanation: Explanation) -> list[str]:
         """Return what keeps the trees that are what was asked for from serving the request."""
         checks = [check for check in explanation.selective if check.fault is Fault.VIOLATED] or explanation.selective
-        have = [self.words(check).passes for check in checks[:_MAX_CHECKS]] or [Phrase(HAVE, 'what was asked for')]
+        have = self._phrases(checks, passed=True) or [Phrase(HAVE, 'what was asked for')]
         states = '; '.join(f'{state.trees:,} {self.blocked_text(state)}' for state in explanation.states[:_MAX_SETS])
         rest = sum(state.trees for state in explanation.states[_MAX_SETS:])
         states += f'; {rest:,} for other reasons' if rest else ''
@@ -133,11 +134,8 @@ class Writer:
         check, closest = facts[0].checks[0], facts[0].closest
         context = [other for other in explanation.selective if other.rule != check.rule]
         context.sort(key=lambda other: other.condition.is_place)
-        where = _after_noun((self.words(other).passes for other in context[:_MAX_CHECKS]), ' ')
+        where = _after_noun(self._phrases(context, passed=True), ' ')
         passes = self.words(check).passes
-        if passes.verb in (HAVE, LACK) and not check.resource_class:
-            # Another provider of the tree may have what the one for the group lacks.
-            passes = self.words(check, 'on the provider for group').passes
         reason = ''
         if closest and closest.limit == 'capacity':
             reason = f': the largest has a capacity of {closest.free}'
@@ -146,7 +144,7 @@ class Writer:
         texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_predicate(1, passes)}{reason}.']
         verb = Phrase(_DO if passes.verb is LACK else passes.verb)
         for fact in [fact for fact in facts if check not in fact.checks][:_MAX_SETS]:
-            failing = _after_noun(self.words(lacked).fails for lacked in fact.checks[:_MAX_CHECKS])
+            failing = _after_noun(self._phrases(fact.checks))
             trees = units.plural(fact.trees, _noun(explanation))
             texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
         return texts
@@ -157,8 +155,7 @@ class Writer:
         for check in explanation.nowhere[:_MAX_SETS]:
             name = explanation.similar.get(check.rule.subject)
             hint = f' The closest name in use is {name}.' if name else ''
-            passes = self.words(dataclasses.replace(check, classes=())).passes
-            texts.append(f'No provider {_predicate(1, passes)}.{hint}')
+            texts.append(f'No provider {_predicate(1, self.words(check).passes)}.{hint}')
         for fact in [fact for fact in near_misses if fact.checks[0] in explanation.nowhere]:
             subject = fact.checks[0].rule.subject
             texts.append(f'{_counted(explanation, fact.trees, Phrase(_FIT))} except for {subject}.')
@@ -203,24 +200,32 @@ class Writer:
 
     # Parts of sentences --------------------------------------------------------------------------------------
 
-    def words(self, check: Check, for_group: str = 'for group') -> Words:
-        """Return the words for a check with its scope, which amounts and trees that follow a noun do not need."""
+    def words(self, check: Check) -> Words:
+        """Return the words for a check with its scope: traits are those of a provider, and other things "for" it."""
         rule = check.rule
         key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
         if rule.forbids and rule.subject == DISABLED_TRAIT:
             key = 'disabled'
         values = {'subject': rule.subject, 'name': check.resource_class, 'place': self._place(rule.subject)}
-        about_traits = WORDS[key].passes.verb in (HAVE, LACK) and not check.resource_class
-        scope = f' {for_group} {_suffixes(rule)}' if rule.suffixes and rule.suffixes[0] else ''
-        if check.classes and key != 'disabled' and not check.resource_class:
-            scope = f' {"on the provider of" if about_traits else "for"} {" and ".join(check.classes)}'
-        scope_after_noun = '' if check.resource_class or isinstance(check.condition, TreeCondition) else scope
+        groups, classes = check.scope
+        scope = f' for group {_suffixes(groups)}' if groups else f' for {" and ".join(classes)}' if classes else ''
+        scope_after_noun = ''
+        if scope and WORDS[key].passes.verb in (HAVE, LACK) and not check.resource_class:
+            scope = scope_after_noun = f' on the provider{scope}'
 
         def filled_in(phrase: Phrase) -> Phrase:
             rest_after_noun = (phrase.rest_after_noun or phrase.rest).format(**values) + scope_after_noun
             return Phrase(phrase.verb, phrase.rest.format(**values) + scope, rest_after_noun)
 
         return Words(*map(filled_in, WORDS[key]))
+
+    def _phrases(self, checks: Sequence[Check], passed: bool = False) -> list[Phrase]:
+        """Return what trees do that fail some checks, or pass them: at most three, and the number of the others."""
+        words = [self.words(check) for check in checks[:_MAX_CHECKS]]
+        phrases = [passes if passed else fails for passes, fails in words]
+        if hidden := len(checks) - len(words):
+            phrases.append(Phrase(_PASS if passed else _FAIL, units.plural(hidden, 'more check')))
+        return phrases
 
     def _place(self, subject: str) -> str:
         """Return aggregates with their names, if they have any."""
@@ -235,15 +240,13 @@ class Writer:
         if rule.parameter == 'member_of':
             rule = dataclasses.replace(rule, subject=','.join(map(self._names.label, rule.subject.split(','))))
         parameter, subject = rule.in_output
-        return f'{parameter}{_suffixes(rule)} {subject}'
+        return f'{parameter}{_suffixes(rule.suffixes)} {subject}'
 
     def blocked_text(self, blocked: BlockedTrees) -> str:
         """Return what trees lack, in the plural or the singular: ``lack VCPU:8 (closest: host-7, 6 free)``."""
-        lacks = [self.words(check).fails for check in blocked.checks[:_MAX_CHECKS]]
+        lacks = self._phrases(blocked.checks)
         if blocked.pools:
-            lacks = [Phrase(_REACH_ONLY_POOLS, _after_noun([phrase])) for phrase in lacks]
-        if hidden := blocked.checks[_MAX_CHECKS:]:
-            lacks.append(Phrase(_FAIL, units.plural(len(hidden), 'more check')))
+            lacks = [Phrase(_REACH_ONLY_POOLS, _after_noun(lacks))]
         return _predicate(blocked.trees, *lacks) + _closest_text(blocked.closest)
 
     def pool_text(self, pool: UnusablePool, in_sentence: bool = False) -> str:
@@ -314,7 +317,7 @@ def _predicate(count: int, *phrases: Phrase) -> str:
 
 def _after_noun(phrases: Iterable[Phrase], separator: str = ' and ') -> str:
     """Return what follows the noun of trees that do something, such as ``with CUSTOM_GPU``."""
-    return _joined(((phrase.verb.after_noun, phrase.rest_after_noun) for phrase in phrases), separator)
+    return _joined(((phrase.verb.after_noun, phrase.rest_after_noun or phrase.rest) for phrase in phrases), separator)
 
 
 def _joined(phrases: Iterable[tuple[str, str]], separator: str = ' and ') -> str:
@@ -325,6 +328,5 @@ def _joined(phrases: Iterable[tuple[str, str]], separator: str = ' and ') -> str
     return separator.join(f'{beginning} {" and ".join(rests)}'.strip() for beginning, rests in by_beginning.items())
 
 
-def _suffixes(rule: Rule) -> str:
-    long = len(rule.suffixes) > _MAX_GROUPS
-    return ','.join((*rule.suffixes[:2], '...', rule.suffixes[-1]) if long else rule.suffixes)
+def _suffixes(suffixes: Sequence[str]) -> str:
+    return ','.join((*suffixes[:2], '...', suffixes[-1]) if len(suffixes) > _MAX_GROUPS else suffixes)
