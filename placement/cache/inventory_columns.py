@@ -93,19 +93,13 @@ class InventoryColumns:
         """Return only the items that are flagged, or at these indexes in their order."""
         return InventoryColumns(*(getattr(self, field.name)[items] for field in fields(self)))
 
-    def used_at(self, position: int) -> int:
-        """Return the usage of the inventory at a position. There has to be one."""
-        return int(self.used.item(self.positions.searchsorted(position)))
-
-    def with_used(self, positions: Integers, used: Integers) -> InventoryColumns:
+    def with_used(self, used: Mapping[int, int]) -> InventoryColumns:
         """Return the columns with other usage.
 
-        :param positions: the positions of the inventories that change.
-        :param used: their new usage.
-        :raises KeyError: there is no inventory at one of ``positions``.
+        :param used: the new usage by position. There is an inventory at each.
         """
         column = self.used.copy()
-        column[indexes_in_sorted(self.positions, positions)] = used
+        column[self.positions.searchsorted(list(used))] = list(used.values())
         return replace(self, used=column)
 
     def rearranged(self, new_positions: Integers, added: Sequence[PositionedInventory]) -> InventoryColumns | None:
@@ -121,59 +115,3 @@ class InventoryColumns:
         new = InventoryColumns.build(added)
         together = InventoryColumns.concatenated([moved.selected(stays), new])
         return together.selected(np.argsort(together.positions, kind='stable'))
-
-
-@dataclass(frozen=True, eq=False)
-class UsageColumns:
-    """The changes that claims made to providers: generation, ``modified`` of ``Provider`` and usage, as columns."""
-
-    # One item for each provider.
-    ids: Integers
-    generations: Integers
-    #: In microseconds since 1970; negative if no time is recorded.
-    modified: Integers
-    #: By class name the indexes of providers in ``ids``, and the usage of each.
-    used: Mapping[str, tuple[Integers, Integers]]
-
-    @classmethod
-    def build(cls, providers: Integers, inventories: Integers, classes: Mapping[int, str]) -> UsageColumns:
-        """Make the columns.
-
-        :param providers: rows of id, generation, and time of the last update, in any order.
-        :param inventories: rows of provider id, class id, and usage, in any order.
-        :param classes: the names of the classes by id.
-        :raises KeyError: the provider of an inventory is not in ``providers``, or its class not in ``classes``.
-        """
-        ids, generations, modified = providers[np.argsort(providers[:, 0])].T
-        owners = indexes_in_sorted(ids, inventories[:, 0])
-        used = {}
-        for class_id in set(inventories[:, 1].tolist()):
-            of_class = inventories[:, 1] == class_id
-            used[classes[class_id]] = owners[of_class], inventories[of_class, 2]
-        return cls(ids, generations, modified, used)
-
-    def select(self, flags: Flags) -> UsageColumns:
-        """Return the columns of some providers.
-
-        :param flags: one flag for each provider.
-        """
-        if flags.all():
-            return self
-        indexes = np.cumsum(flags) - 1
-        used = {}
-        for name, (owners, amounts) in self.used.items():
-            selected = flags[owners]
-            if selected.any():
-                used[name] = indexes[owners[selected]], amounts[selected]
-        return UsageColumns(self.ids[flags], self.generations[flags], self.modified[flags], used)
-
-
-def indexes_in_sorted(values: Integers, items: Integers) -> Integers:
-    """Return the indexes of ``items`` in ``values``, which are ascending.
-
-    :raises KeyError: one of ``items`` is not in ``values``.
-    """
-    indexes = np.searchsorted(values, items)
-    if len(indexes) and (indexes.max() == len(values) or (values[indexes] != items).any()):
-        raise KeyError(sorted(set(items.tolist()) - set(values.tolist())))
-    return indexes

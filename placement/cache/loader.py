@@ -5,17 +5,17 @@ Several statements have to run in one transaction that sees one state of the dat
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import sqlalchemy as sa
 
-from placement.cache.inventory_columns import Integers, UsageColumns
-from placement.cache.providers import Provider
+from placement.cache.inventory_columns import Integers
+from placement.cache.providers import Provider, Usage
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
 from placement.db import errors, sql, tables
@@ -63,11 +63,7 @@ _AGGREGATES = sa.select(_members.c.resource_provider_id, tables.placement_aggreg
     tables.placement_aggregates, tables.placement_aggregates.c.id == _members.c.aggregate_id
 )
 _USED = ('resource_provider_id', 'resource_class_id', 'used')
-#: If the range from the lowest to the highest id is at most this many times as long as the list of ids, the whole range
-#: is read. This takes a database a quarter to a half of the time of a list.
-_MAX_SPARSENESS = 2
-#: Maximum length of a range that one statement reads. Its rows come as one text, whose length the database limits.
-_MAX_RANGE = 10_000
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def raise_unless_restored(tx: sa.Connection) -> None:
@@ -191,25 +187,17 @@ def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames)
     return providers
 
 
-def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> UsageColumns | None:
-    """Read the generations and usages of the providers with these ids. Return None for no ids.
-
-    One statement reads up to 900 providers, or 10,000 if their ids are close together.
+def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, Usage]:
+    """Read the generations and usages of the providers with these ids, by id.
 
     :raises KeyError: a provider does not exist.
     """
-    if not ids:
-        return None
-    listed = sorted(ids)
-    first, last = listed[0], listed[-1]
-    if last - first < _MAX_SPARSENESS * len(listed):
-        ends = ((start, min(start + _MAX_RANGE - 1, last)) for start in range(first, last + 1, _MAX_RANGE))
-        conditions = ['BETWEEN {} AND {}'.format(*pair) for pair in ends]
-    else:
-        conditions = [f'IN ({", ".join(map(str, chunk))})' for chunk in sql.chunks(listed)]
-    rows = [sql.fetch_integers(tx, *usage_queries(tx, condition)) for condition in conditions]
-    providers, used = map(np.concatenate, zip(*rows, strict=True))
-    return usages_of(listed, providers, used, classes)
+    usages: dict[int, Usage] = {}
+    for chunk in sql.chunks(sorted(ids)):
+        condition = f'IN ({", ".join(map(str, chunk))})'
+        providers, inventories = sql.fetch_integers(tx, *usage_queries(tx, condition))
+        usages |= usages_of(chunk, providers, inventories, classes)
+    return usages
 
 
 def usage_queries(tx: sa.Connection, condition: str) -> tuple[sql.IntegerQuery, sql.IntegerQuery]:
@@ -224,15 +212,26 @@ def usage_queries(tx: sa.Connection, condition: str) -> tuple[sql.IntegerQuery, 
     )
 
 
-def usages_of(ids: Sequence[int], providers: Integers, used: Integers, classes: ClassNames) -> UsageColumns:
-    """Make the columns of the providers with these ids. The rows may also be about others.
+def usages_of(
+    ids: Collection[int], providers: Integers, inventories: Integers, classes: ClassNames
+) -> dict[int, Usage]:
+    """Return the usages of the providers with these ids, by id. The rows may also be about others.
 
-    :raises KeyError: a provider is missing, or as ``UsageColumns.build``.
+    :param providers: rows of id, generation, and time of the last update in microseconds.
+    :param inventories: rows of provider id, class id, and usage.
+    :raises KeyError: a provider or a class is missing.
     """
-    chosen = providers[np.isin(providers[:, 0], ids)]
-    if len(chosen) != len(ids):
-        raise KeyError(sorted(set(ids) - set(chosen[:, 0].tolist())))
-    return UsageColumns.build(chosen, used[np.isin(used[:, 0], ids)], classes)
+    rows = {id_: (generation, moment) for id_, generation, moment in providers.tolist()}
+    used: dict[int, dict[str, int]] = {id_: {} for id_ in ids}
+    for id_, class_id, amount in inventories.tolist():
+        if id_ in used:
+            used[id_][classes[class_id]] = amount
+    usages = {}
+    for id_ in ids:
+        generation, moment = rows[id_]
+        modified = None if moment == sql.NO_MOMENT else _EPOCH + dt.timedelta(microseconds=moment)
+        usages[id_] = Usage(generation, modified, used[id_])
+    return usages
 
 
 def _inventories_of(

@@ -5,35 +5,25 @@ A vector of flags or numbers has one item per provider of a partition or, where 
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import itertools
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, overload
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.cache.dictionary_columns import NameColumn
-from placement.cache.inventory_columns import (
-    Flags,
-    Integers,
-    InventoryColumns,
-    PositionedInventory,
-    UsageColumns,
-    indexes_in_sorted,
-)
-from placement.cache.providers import SHARING_TRAIT, Provider, summary_size
+from placement.cache.inventory_columns import Flags, Integers, InventoryColumns, PositionedInventory
+from placement.cache.providers import SHARING_TRAIT, Provider, Usage, summary_size
 
 #: The providers of one tree: the root, then the others in order of id.
 Tree = tuple[Provider, ...]
 
 _Bits = TypeVar('_Bits', np.uint64, np.bool_)
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 #: The number of values of ``cache_key`` for which a partition keeps fragments.
 _MAX_CACHE_KEYS = 6
@@ -54,109 +44,13 @@ _KEPT_AFTER_CLAIMS = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class LazyProviders(Sequence[Provider]):
-    """The providers of a partition, by position. If claims changed a provider, its first use makes a new object."""
-
-    #: The generation, modified time and usage of a provider may be out of date here; all else is up to date.
-    possibly_outdated: list[Provider]
-    #: For each position 1 if claims have changed the provider since its object was made, else 0.
-    _is_outdated: bytearray
-    #: The generations and the modified times; valid only for providers that claims have changed.
-    _generations: Integers
-    _modified: Integers
-    #: By resource class; they have the usage.
-    _columns: Mapping[str, InventoryColumns]
-
-    @classmethod
-    def build(cls, providers: Iterable[Provider]) -> LazyProviders:
-        """Make the column of ``providers``. All are up to date."""
-        as_list = list(providers)
-        no_claims = np.zeros(len(as_list), np.int64)
-        return cls(as_list, bytearray(len(as_list)), no_claims, no_claims, {})
-
-    def with_usages(
-        self, positions: Integers, usages: UsageColumns, columns: Mapping[str, InventoryColumns]
-    ) -> LazyProviders:
-        """Return the providers after claims.
-
-        :param positions: the positions of the providers of ``usages``.
-        :param columns: the columns of the partition, after the claims.
-        """
-        # Copy the marks before the providers: a thread that updates a provider stores it before it changes the mark.
-        is_outdated = self._is_outdated.copy()
-        np.frombuffer(is_outdated, np.bool_)[positions] = True
-        generations, modified = self._generations.copy(), self._modified.copy()
-        generations[positions], modified[positions] = usages.generations, usages.modified
-        return LazyProviders(self.possibly_outdated.copy(), is_outdated, generations, modified, columns)
-
-    @classmethod
-    def concatenated(cls, parts: Sequence[LazyProviders], columns: Mapping[str, InventoryColumns]) -> LazyProviders:
-        """Return the providers of several partitions.
-
-        :param columns: the columns of all partitions together.
-        """
-        # The marks come before the providers for the same reason as in ``with_usages``.
-        metadata = [(part._is_outdated.copy(), part._generations, part._modified) for part in parts]  # noqa: SLF001
-        marks, generations, modified = zip(*metadata, strict=True)
-        providers = list(itertools.chain.from_iterable(part.possibly_outdated for part in parts))
-        return cls(providers, bytearray().join(marks), np.concatenate(generations), np.concatenate(modified), columns)
-
-    def __len__(self) -> int:
-        return len(self.possibly_outdated)
-
-    @overload
-    def __getitem__(self, index: int) -> Provider: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Provider, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Provider | tuple[Provider, ...]:
-        if isinstance(index, slice):
-            if 1 in self._is_outdated[index]:
-                return tuple(self[position] for position in range(*index.indices(len(self))))
-            return tuple(self.possibly_outdated[index])
-        if self._is_outdated[index]:
-            self.possibly_outdated[index] = self._updated(index)
-            self._is_outdated[index] = 0
-        return self.possibly_outdated[index]
-
-    def at(self, positions: Sequence[int]) -> Iterator[Provider]:
-        """Return the providers at ``positions``. Calls no function for one that is up to date."""
-        if 1 in self._is_outdated:
-            for position in filter(self._is_outdated.__getitem__, positions):
-                self[position]
-        return map(self.possibly_outdated.__getitem__, positions)
-
-    def _updated(self, position: int) -> Provider:
-        provider, modified = self.possibly_outdated[position], self._modified.item(position)
-        # This takes a fifth of the time of ``dataclasses.replace``.
-        return Provider(
-            provider.id,
-            provider.uuid,
-            provider.root_id,
-            provider.parent_id,
-            {
-                name: inventory.with_used(self._columns[name].used_at(position))
-                for name, inventory in provider.inventories.items()
-            },
-            provider.traits,
-            provider.aggregates,
-            provider.name,
-            self._generations.item(position),
-            provider.parent_provider_uuid,
-            provider.root_provider_uuid,
-            None if modified < 0 else _EPOCH + dt.timedelta(microseconds=modified),
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Partition:
     """Trees in order of their root ids.
 
     A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
     """
 
-    providers: LazyProviders
+    providers: tuple[Provider, ...]
     #: The position of the first provider of each tree and, at the end, the number of providers.
     starts: Integers
     #: The root id of each tree.
@@ -178,9 +72,9 @@ class Partition:
 
         They are in order of their root ids. If not, ``tree_number`` and ``with_trees`` do not work.
         """
-        providers = list(itertools.chain.from_iterable(trees))
+        providers = tuple(itertools.chain.from_iterable(trees))
         return cls(
-            LazyProviders.build(providers),
+            providers,
             *_trees(providers),
             NameColumn.build(provider.traits for provider in providers),
             NameColumn.build(provider.aggregates for provider in providers),
@@ -200,7 +94,7 @@ class Partition:
         inventory_columns = {name: InventoryColumns.concatenated(columns) for name, columns in parts.items()}
         starts = [partition.starts[:-1] + first for partition, first in zip(partitions, firsts, strict=False)]
         combined = cls(
-            LazyProviders.concatenated([partition.providers for partition in partitions], inventory_columns),
+            tuple(itertools.chain.from_iterable(partition.providers for partition in partitions)),
             np.concatenate([*starts, firsts[-1:]]),
             np.concatenate([partition.roots for partition in partitions]),
             np.concatenate([partition.has_root for partition in partitions]),
@@ -229,24 +123,20 @@ class Partition:
         return max(len(self.traits.values), len(self.aggregates.values))
 
     @functools.cached_property
-    def _by_id(self) -> tuple[Integers, Integers]:
-        """The ids of the providers, ascending, and the position of each."""
-        ids = np.fromiter((provider.id for provider in self.providers.possibly_outdated), np.int64, self.size)
-        order = np.argsort(ids)
-        return ids[order], order
+    def _by_id(self) -> Mapping[int, int]:
+        """The position of each provider, by id."""
+        return {provider.id: position for position, provider in enumerate(self.providers)}
 
     @functools.cached_property
     def by_uuid(self) -> Mapping[str, int]:
         """The position of each provider, by uuid."""
-        return {provider.uuid: position for position, provider in enumerate(self.providers.possibly_outdated)}
+        return {provider.uuid: position for position, provider in enumerate(self.providers)}
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, int]:
         """The position of each provider that has a name, by name."""
         return {
-            provider.name: position
-            for position, provider in enumerate(self.providers.possibly_outdated)
-            if provider.name is not None
+            provider.name: position for position, provider in enumerate(self.providers) if provider.name is not None
         }
 
     @functools.cached_property
@@ -351,24 +241,28 @@ class Partition:
 
     # Refreshes ----------------------------------------------------------------------------------------------
 
-    def with_usages(self, usages: UsageColumns) -> Partition:
-        """Return the partition with the usage and generations after claims.
+    def with_usages(self, usages: Mapping[int, Usage]) -> Partition:
+        """Return the partition after claims.
 
+        :param usages: by id of the provider.
         :raises KeyError: a provider or an inventory is not in the partition.
         """
-        sorted_ids, order = self._by_id
-        positions = order[indexes_in_sorted(sorted_ids, usages.ids)]
+        providers, positions = list(self.providers), [self._by_id[id_] for id_ in usages]
+        used: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for position, usage in zip(positions, usages.values(), strict=True):
+            providers[position] = providers[position].with_usage(usage)
+            for name, amount in usage.used.items():
+                used[name][position] = amount
         columns = dict(self.inventory_columns)
-        for name, (owners, used) in usages.used.items():
-            columns[name] = columns[name].with_used(positions[owners], used)
-        providers = self.providers.with_usages(positions, usages, columns)
+        for name, used_at in used.items():
+            columns[name] = columns[name].with_used(used_at)
         copies: dict[Hashable, list[bytes]] = {}
-        partition = replace(self, providers=providers, inventory_columns=columns, _fragments=copies)
+        partition = replace(self, providers=tuple(providers), inventory_columns=columns, _fragments=copies)
         for cached in _KEPT_AFTER_CLAIMS & self.__dict__.keys():
             partition.__dict__[cached] = self.__dict__[cached]
         for cache_key, fragments in list(self._fragments.items()):
             copy = copies[cache_key] = list(fragments)
-            for position in positions.tolist():
+            for position in positions:
                 copy[position] = b''
         return partition
 
@@ -418,7 +312,7 @@ class Partition:
                 columns[name] = column
         size = len(providers)
         return Partition(
-            LazyProviders.build(providers),
+            tuple(providers),
             *_trees(providers),
             self.traits.rearranged(
                 new_positions, size, {position: provider.traits for position, provider in fresh.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement.capacity import InventoryRecord
 
@@ -27,6 +28,15 @@ def summary_size(classes: Iterable[str], traits: frozenset[str]) -> int:
     """Return about how many bytes the summary of a provider with these inventories and traits has in a response."""
     size = sum([len(name) + _INVENTORY_BYTES for name in classes], _SUMMARY_BYTES)
     return size + sum(map(len, traits)) + len(traits) * _TRAIT_BYTES
+
+
+class Usage(NamedTuple):
+    """What claims change of a provider."""
+
+    generation: int
+    modified: dt.datetime | None
+    #: By class name.
+    used: Mapping[str, int]
 
 
 @dataclass(eq=False, slots=True)
@@ -54,6 +64,30 @@ class Provider:
     modified: dt.datetime | None = None
     #: Only for sharing providers, the ids of the providers above it: search units of other trees do not contain these.
     ancestors: frozenset[int] = frozenset()
+
+    def with_usage(self, usage: Usage) -> Provider:
+        """Return the provider after claims.
+
+        :raises KeyError: it lacks an inventory of ``usage``.
+        """
+        inventories = dict(self.inventories)
+        for name, amount in usage.used.items():
+            inventories[name] = inventories[name].with_used(amount)
+        # This takes a fifth of the time of ``dataclasses.replace``.
+        return Provider(
+            self.id,
+            self.uuid,
+            self.root_id,
+            self.parent_id,
+            inventories,
+            self.traits,
+            self.aggregates,
+            self.name,
+            usage.generation,
+            self.parent_provider_uuid,
+            self.root_provider_uuid,
+            usage.modified,
+        )
 
     @property
     def display_name(self) -> str:

@@ -6,14 +6,12 @@ import bisect
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from placement import exception
-from placement.cache.inventory_columns import InventoryColumns, UsageColumns
+from placement.cache.inventory_columns import InventoryColumns
 from placement.cache.partition import Partition, Tree, partition_trees
-from placement.cache.providers import Provider
+from placement.cache.providers import Provider, Usage
 
 #: The approximate number of providers of a new partition. A partition with more than twice as many is split.
 PROVIDERS_PER_PARTITION = 4096
@@ -59,8 +57,8 @@ class Changes:
 
     #: By id each provider that was created or changed in any way; None if it was deleted.
     providers: Mapping[int, Provider | None]
-    #: The providers of which only the usage changed; None if there are none.
-    usages: UsageColumns | None = None
+    #: By id what claims changed of the other providers.
+    usages: Mapping[int, Usage] = field(default_factory=dict)
     #: The names if some changed, otherwise None. No resource class was renamed.
     names: KnownNames | None = None
 
@@ -167,7 +165,7 @@ class Snapshot:
 
         :raises KeyError: ``changes.usages`` has a provider or an inventory that is not in the snapshot.
         """
-        snapshot = self if changes.usages is None else _with_usages(self, changes.usages)
+        snapshot = _with_usages(self, changes.usages)
         if changes.names is not None:
             snapshot = replace(snapshot, names=changes.names)
         snapshot = _with_trees(snapshot, _changed_trees(snapshot, changes.providers))
@@ -179,12 +177,13 @@ class Snapshot:
         return snapshot
 
 
-def _with_usages(snapshot: Snapshot, usages: UsageColumns) -> Snapshot:
-    roots = np.fromiter(map(snapshot.root_ids.__getitem__, usages.ids.tolist()), np.int64, len(usages.ids))
-    indexes = np.maximum(np.searchsorted(snapshot.first_root_ids, roots, 'right') - 1, 0)
+def _with_usages(snapshot: Snapshot, usages: Mapping[int, Usage]) -> Snapshot:
+    by_index: defaultdict[int, dict[int, Usage]] = defaultdict(dict)
+    for id_, usage in usages.items():
+        by_index[snapshot.partition_index(snapshot.root_ids[id_]) or 0][id_] = usage
     partitions = list(snapshot.partitions)
-    for index in set(indexes.tolist()):
-        partitions[index] = partitions[index].with_usages(usages.select(indexes == index))
+    for index, of_partition in by_index.items():
+        partitions[index] = partitions[index].with_usages(of_partition)
     return replace(snapshot, partitions=tuple(partitions))
 
 

@@ -103,7 +103,7 @@ def list_resource_providers(req: Request, context: RequestContext, params: Multi
         entries = [orjson.dumps(_entry(provider, microversion.requested(req), {})) for provider in providers]
     else:
         listed = list(filter_providers(snapshot, group, name, uuid))
-        providers = [provider for partition, positions in listed for provider in partition.providers.at(positions)]
+        providers = [partition.providers[position] for partition, positions in listed for position in positions]
         entries = _entries(req, listed)
     members = {'resource_providers': ('[]', entries)}
     times = [provider.modified for provider in providers]

@@ -156,7 +156,7 @@ class TreeSearchUnit(SearchUnit):
         return [sharing_sets[codes[number]].providers for number in self.numbers]
 
     def uuids(self, positions: Sequence[int]) -> list[str]:
-        size, providers = self.tree_size, self.partition.providers.possibly_outdated
+        size, providers = self.tree_size, self.partition.providers
         if max(positions) < size:
             # A request without a limit may have a candidate in each of many thousand trees.
             return [providers[first + position].uuid for first in self.firsts for position in positions]

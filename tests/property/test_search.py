@@ -191,7 +191,7 @@ def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP],
     snapshot, request = snapshot_of(case[0]), request_of(case[1])
     requirements = compile_request(request, snapshot.root_id_of).requirements
     for partition in snapshot.partitions:
-        roots = partition.providers.at(partition.starts[partition.tree_numbers].tolist())
+        roots = map(partition.providers.__getitem__, partition.starts[partition.tree_numbers].tolist())
         trees = list(zip(partition.providers, roots, strict=True))
         for requirement in requirements:
             accepted = [requirement.accepts(provider, root) for provider, root in trees]
