@@ -80,7 +80,7 @@ def consumers_by_provider(
         for batch in provider_ids:
             allocations: defaultdict[tuple[str, str], list[ConsumerAllocation]] = defaultdict(list)
             for ids in sql.chunks(sorted(batch)):
-                for uuid, allocation in _read_allocations(tx, _allocations.c.resource_provider_id.in_(ids)):
+                for uuid, allocation in read_allocations(tx, _allocations.c.resource_provider_id.in_(ids)):
                     allocations[uuid, allocation.provider_uuid].append(allocation)
             records = _read_records(tx, sorted({uuid for uuid, _ in allocations}))
             by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
@@ -151,17 +151,21 @@ def most_common_size(db: Database, latest: int) -> dict[str, int] | None:
 def _read(tx: sa.Connection, uuids: Sequence[str], within: sa.ColumnElement[bool]) -> list[ConsumerReport]:
     """Read consumers, and their allocations that satisfy a condition, in two statements for at most 900 consumers."""
     allocations: defaultdict[str, list[ConsumerAllocation]] = defaultdict(list)
-    for uuid, allocation in _read_allocations(tx, sa.and_(_allocations.c.consumer_id.in_(uuids), within)):
+    for uuid, allocation in read_allocations(tx, sa.and_(_allocations.c.consumer_id.in_(uuids), within)):
         allocations[uuid].append(allocation)
     records = _read_records(tx, uuids)
     return [replace(records.get(uuid, ConsumerReport(uuid)), allocations=allocations[uuid]) for uuid in uuids]
 
 
-def _read_allocations(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> Iterator[tuple[str, ConsumerAllocation]]:
-    """Read the allocations that satisfy a condition, each with the uuid of its consumer."""
-    for consumer, class_id, amount, created_at, uuid, name, class_name in tx.execute(
-        _SELECT_ALLOCATIONS.where(condition)
-    ):
+def read_allocations(
+    tx: sa.Connection, condition: sa.ColumnElement[bool], *order: sa.ColumnElement[Any]
+) -> Iterator[tuple[str, ConsumerAllocation]]:
+    """Read the allocations that satisfy a condition, each with the uuid of its consumer.
+
+    :param order: the columns that order them; by default they are ordered by provider and class.
+    """
+    query = _SELECT_ALLOCATIONS.where(condition).order_by(*(order or _BY_PROVIDER))
+    for consumer, class_id, amount, created_at, uuid, name, class_name in tx.execute(query):
         resource_class = class_name or f'class number {class_id}'
         yield consumer, ConsumerAllocation(uuid, name or uuid, resource_class, amount, sql.with_utc(created_at))
 
@@ -169,10 +173,14 @@ def _read_allocations(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> I
 def _read_records(tx: sa.Connection, uuids: Sequence[str]) -> dict[str, ConsumerReport]:
     """Read the consumers that have a record, without their allocations."""
     return {
-        row.uuid: ConsumerReport(*row[:-2], *map(sql.with_utc, row[-2:]))
-        for chunk in sql.chunks(uuids)
-        for row in tx.execute(_SELECT_RECORDS.where(_consumers.c.uuid.in_(chunk)))
+        record.uuid: record for chunk in sql.chunks(uuids) for record in read_records(tx, _consumers.c.uuid.in_(chunk))
     }
+
+
+def read_records(tx: sa.Connection, condition: sa.ColumnElement[bool]) -> list[ConsumerReport]:
+    """Read the consumers whose records satisfy a condition, without their allocations."""
+    rows = tx.execute(_SELECT_RECORDS.where(condition))
+    return [ConsumerReport(*row[:-2], *map(sql.with_utc, row[-2:])) for row in rows]
 
 
 _SELECT_ALLOCATIONS = (
@@ -188,8 +196,8 @@ _SELECT_ALLOCATIONS = (
     .select_from(_allocations)
     .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
     .outerjoin(_classes, _classes.c.id == _allocations.c.resource_class_id)
-    .order_by(_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
 )
+_BY_PROVIDER = (_providers.c.name, _allocations.c.resource_provider_id, _allocations.c.resource_class_id)
 #: The fields of ``ConsumerReport`` in their order, except the allocations.
 _SELECT_RECORDS = (
     sa.select(

@@ -6,15 +6,15 @@ import dataclasses
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from placement.db import sql, tables
 from placement.db.api import Database
+from placement.ops.reports.consumer_reports import ConsumerAllocation, read_allocations, read_records
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
-_members, _aggregates = tables.resource_provider_aggregates, tables.placement_aggregates
+_members = tables.resource_provider_aggregates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,73 +64,59 @@ def read_project(db: Database, project: str) -> ProjectReport | None:
     """
     if not sql.storable(project):
         return None
-    of_project = sa.select(tables.projects.c.id).where(tables.projects.c.external_id == project).scalar_subquery()
+    of_project = tables.projects.c.external_id == project
+    uuids = sa.select(_consumers.c.uuid).join(tables.projects, tables.projects.c.id == _consumers.c.project_id)
+    is_held = _allocations.c.consumer_id.in_(uuids.where(of_project))
     with db.reader() as tx:
-        consumers = tx.execute(_CONSUMERS.where(_consumers.c.project_id == of_project)).all()
+        consumers = read_records(tx, of_project)
         if not consumers:
             return None
-        rows = tx.execute(_ALLOCATIONS.where(_consumers.c.project_id == of_project)).all()
-        ids = sorted({row.provider_id for row in rows})
-        aggregates: defaultdict[int, list[str]] = defaultdict(list)
-        for part in sql.chunks(ids):
-            for provider_id, uuid in tx.execute(_MEMBERSHIPS.where(_members.c.resource_provider_id.in_(part))):
-                aggregates[provider_id].append(uuid)
+        held = list(read_allocations(tx, is_held, _allocations.c.resource_class_id))
+        aggregates: defaultdict[str, list[str]] = defaultdict(list)
+        for chunk in sql.chunks(sorted({allocation.provider_uuid for _, allocation in held})):
+            for provider, aggregate in tx.execute(_MEMBERSHIPS.where(_providers.c.uuid.in_(chunk))):
+                aggregates[provider].append(aggregate)
     totals: Counter[str] = Counter()
     amounts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for row in rows:
-        totals[row.resource_class] += row.used
-        amounts[row.consumer][row.resource_class] += row.used
+    for consumer, allocation in held:
+        totals[allocation.resource_class] += allocation.amount
+        amounts[consumer][allocation.resource_class] += allocation.amount
     listed = [
         ProjectConsumer(
-            row.uuid,
-            row.type,
-            sql.with_utc(row.created_at),
-            dict(amounts[row.uuid]),
-            max((amount / totals[name] for name, amount in amounts[row.uuid].items()), default=0.0),
+            record.uuid,
+            record.type,
+            record.created_at,
+            dict(amounts[record.uuid]),
+            max((amount / totals[name] for name, amount in amounts[record.uuid].items()), default=0.0),
         )
-        for row in consumers
+        for record in consumers
     ]
     listed.sort(key=lambda consumer: (-consumer.share, consumer.uuid))
-    return ProjectReport(
-        project,
-        dict(totals),
-        listed,
-        _holdings((row.provider_name or row.provider_uuid, row.provider_uuid, row) for row in rows),
-        _holdings((uuid, uuid, row) for row in rows for uuid in aggregates[row.provider_id]),
+    by_aggregate = (
+        (uuid, uuid, consumer, allocation)
+        for consumer, allocation in held
+        for uuid in aggregates[allocation.provider_uuid]
     )
+    by_provider = ((item.provider_name, item.provider_uuid, consumer, item) for consumer, item in held)
+    return ProjectReport(project, dict(totals), listed, _holdings(by_provider), _holdings(by_aggregate))
 
 
-def _holdings(places: Iterable[tuple[str, str, Any]]) -> list[Holding]:
+def _holdings(places: Iterable[tuple[str, str, str, ConsumerAllocation]]) -> list[Holding]:
     """Sum up allocations by place.
 
-    :param places: name and uuid of a place, and an allocation there.
+    :param places: name and uuid of a place, the uuid of a consumer, and an allocation of it there.
     """
     amounts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     consumers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for name, uuid, row in places:
-        amounts[name, uuid][row.resource_class] += row.used
-        consumers[name, uuid].add(row.consumer)
+    for name, uuid, consumer, allocation in places:
+        amounts[name, uuid][allocation.resource_class] += allocation.amount
+        consumers[name, uuid].add(consumer)
     holdings = [Holding(*place, len(consumers[place]), dict(amounts[place])) for place in amounts]
     return sorted(holdings, key=lambda holding: (-holding.consumers, holding.name))
 
 
-_CONSUMERS = sa.select(
-    _consumers.c.uuid, tables.consumer_types.c.name.label('type'), _consumers.c.created_at
-).outerjoin_from(_consumers, tables.consumer_types, tables.consumer_types.c.id == _consumers.c.consumer_type_id)
-_ALLOCATIONS = (
-    sa.select(
-        _consumers.c.uuid.label('consumer'),
-        _allocations.c.resource_provider_id.label('provider_id'),
-        _providers.c.uuid.label('provider_uuid'),
-        _providers.c.name.label('provider_name'),
-        tables.resource_classes.c.name.label('resource_class'),
-        _allocations.c.used,
-    )
-    .join_from(_consumers, _allocations, _allocations.c.consumer_id == _consumers.c.uuid)
-    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-    .join(tables.resource_classes, tables.resource_classes.c.id == _allocations.c.resource_class_id)
-    .order_by(_allocations.c.resource_class_id)
-)
-_MEMBERSHIPS = sa.select(_members.c.resource_provider_id, _aggregates.c.uuid).join_from(
-    _members, _aggregates, _aggregates.c.id == _members.c.aggregate_id
+_MEMBERSHIPS = (
+    sa.select(_providers.c.uuid, tables.placement_aggregates.c.uuid)
+    .join_from(_providers, _members, _members.c.resource_provider_id == _providers.c.id)
+    .join(tables.placement_aggregates, tables.placement_aggregates.c.id == _members.c.aggregate_id)
 )
