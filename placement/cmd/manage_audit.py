@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import collections
-import dataclasses
 import itertools
 import operator
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -25,63 +24,48 @@ CLEAN, UNREPAIRED, REPAIRED = 0, 3, 4
 
 #: The statuses that differ for several findings.
 _PLURAL_STATUSES = {'requires a decision': 'require a decision'}
-
-
-@dataclasses.dataclass(frozen=True)
-class AuditOptions:
-    """The options of the command."""
-
-    #: Kinds of findings to omit.
-    excluded: Collection[str] = ()
-    repair: bool = False
-    #: Print the changes of a repair instead of making them.
-    dry_run: bool = False
-    format: str = 'text'
+#: The arguments of an audit that only prints all findings.
+WITHOUT_REPAIR = argparse.Namespace(excluded=(), repair=False, dry_run=False, format='text')
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Audit the database as the arguments say."""
-    return print_audit(AuditOptions(args.excluded, args.repair, args.dry_run, args.format), conf, db)
-
-
-def print_audit(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> int:
-    """Audit the database, print the findings, and return the exit code."""
+    """Audit the database as the arguments say, print the findings, and return the exit code."""
     findings: list[Finding] = []
     try:
-        findings.extend(_findings(options, conf, db))
+        findings.extend(_findings(args, conf, db))
     except BaseException:
         # Nothing else says what was repaired before the audit failed.
         if any(finding.outcome is Outcome.REPAIRED for finding in findings):
-            _print_findings(findings, options, conf)
+            _print_findings(findings, args, conf)
         raise
-    _print_findings(findings, options, conf)
+    _print_findings(findings, args, conf)
     problems = [finding for finding in findings if finding.needs_action]
     if not problems:
         return CLEAN
     return REPAIRED if all(finding.outcome is Outcome.REPAIRED for finding in problems) else UNREPAIRED
 
 
-def _findings(options: AuditOptions, conf: cfg.ConfigOpts, db: Database) -> Iterator[Finding]:
+def _findings(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> Iterator[Finding]:
     """Yield the findings; if they are to be repaired, each with its outcome."""
     # Each kind is repaired before the next kind is checked. For example, a repaired usage may exceed the capacity.
-    for kind in (kind for kind in KINDS if kind not in options.excluded):
+    for kind in (kind for kind in KINDS if kind not in args.excluded):
         with output.waiting(f'Checking {kind}'):
-            findings = audit.find(db, conf, kind, options.excluded)
-        if options.repair and not options.dry_run:
+            findings = audit.find(db, conf, kind, args.excluded)
+        if args.repair and not args.dry_run:
             for finding in output.with_progress(f'Repairing {kind}', findings):
                 yield audit.repair(db, conf, finding)
         else:
             yield from findings
 
 
-def _print_findings(findings: list[Finding], options: AuditOptions, conf: cfg.ConfigOpts) -> None:
-    if options.format == 'json':
+def _print_findings(findings: list[Finding], args: argparse.Namespace, conf: cfg.ConfigOpts) -> None:
+    if args.format == 'json':
         output.print_json(_as_data(findings))
     else:
-        _print_text(findings, options, output.display_names(conf))
+        _print_text(findings, args, output.display_names(conf))
 
 
-def _status(finding: Finding, options: AuditOptions) -> str:
+def _status(finding: Finding, args: argparse.Namespace) -> str:
     """Return the status of the repair of a finding."""
     if finding.outcome is Outcome.REPAIRED:
         return 'repaired'
@@ -90,13 +74,13 @@ def _status(finding: Finding, options: AuditOptions) -> str:
     if finding.outcome is Outcome.FAILED:
         return 'not repaired because of concurrent writes: run it again'
     if finding.outcome is Outcome.REJECTED:
-        again = 'run it again without --except' if options.excluded else 'run it again'
+        again = 'run it again without --except' if args.excluded else 'run it again'
         return f'not repaired because it refers to a missing row: {again}'
     if not finding.needs_action:
         return 'for information'
     if not finding.changes:
         return 'requires a decision'
-    return 'would be repaired' if options.repair else 'to be repaired with --repair'
+    return 'would be repaired' if args.repair else 'to be repaired with --repair'
 
 
 def _as_data(findings: list[Finding]) -> dict[str, Any]:
@@ -116,7 +100,7 @@ def _as_data(findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _print_text(findings: list[Finding], options: AuditOptions, names: DisplayNames) -> None:
+def _print_text(findings: list[Finding], args: argparse.Namespace, names: DisplayNames) -> None:
     if not findings:
         print('No problems found.')
         return
@@ -125,10 +109,10 @@ def _print_text(findings: list[Finding], options: AuditOptions, names: DisplayNa
         console.print(Text(kind, 'bold'))
         for finding in group:
             subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
-            shown = finding.changes if finding.outcome is Outcome.REPAIRED or options.dry_run else ()
+            shown = finding.changes if finding.outcome is Outcome.REPAIRED or args.dry_run else ()
             changes = (f'      {change}' for change in shown)
-            output.print_lines([f'  {subject}', f'    {finding.detail} ({_status(finding, options)})', *changes])
-    counts = collections.Counter(_status(finding, options) for finding in findings)
+            output.print_lines([f'  {subject}', f'    {finding.detail} ({_status(finding, args)})', *changes])
+    counts = collections.Counter(_status(finding, args) for finding in findings)
     texts = [
         f'{count} {_PLURAL_STATUSES.get(status, status) if count > 1 else status}' for status, count in counts.items()
     ]
