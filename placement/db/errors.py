@@ -1,8 +1,8 @@
 """Classifies database errors, and raises the exceptions of the service that belong to them.
 
-``ErrorKind`` lists the kinds and what follows from them (``db.retries``). oslo.db has exceptions for most of them. The
-error number (MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite) identifies the others. Messages do not, because
-their language varies.
+``_ERRORS`` is the table of all known errors: what each means, and whether COMMIT may have succeeded. ``ErrorKind`` has
+what follows from it (``db.retries``). oslo.db has exceptions for some errors. Codes identify the others; messages do
+not, because their language varies.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RetryTransaction(Exception):
 
 
 class ErrorKind(enum.Enum):
-    """What an error of a statement means, and what ``Database.write`` does. See ``excludes_commit`` for COMMIT."""
+    """What an error of a statement means, and what ``Database.write`` does. ``_ERRORS`` has what it means at COMMIT."""
 
     #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
     CONFLICT = enum.auto()
@@ -93,79 +93,83 @@ class ErrorKind(enum.Enum):
 CONFLICTS = frozenset({ErrorKind.CONFLICT, ErrorKind.INTERRUPTED, ErrorKind.SQLITE_BUSY})
 
 
-class _Signs(NamedTuple):
-    """What identifies an error."""
+class _Error(NamedTuple):
+    """A row of ``_ERRORS``: errors that mean the same."""
 
-    #: Exceptions of oslo.db and SQLAlchemy.
+    kind: ErrorKind
+    #: Whether a transaction is certainly not committed if its COMMIT raises this. Without evidence, it may be.
+    excludes_commit: bool
+    #: A pattern of the codes: error numbers of MySQL and MariaDB, SQLSTATEs of PostgreSQL, names of SQLite.
+    codes: str
+    #: A pattern that the message has to contain, if the code is not enough.
+    message: str = ''
+    #: Exceptions of oslo.db and SQLAlchemy that mean the same, whatever the code is.
     types: tuple[type[Exception], ...] = ()
-    #: Error numbers of MySQL and MariaDB.
-    numbers: frozenset[int] = frozenset()
-    #: Prefixes of PostgreSQL's SQLSTATEs and of SQLite's error names.
-    prefixes: tuple[str, ...] = ()
 
     def match(self, error: BaseException) -> bool:
-        """Return whether ``error`` has one of these types or codes."""
-        cause = _driver_error(error)
-        number = cause.args[0] if cause is not None and cause.args else None
-        name: str = getattr(cause, 'sqlstate', None) or getattr(cause, 'sqlite_errorname', None) or ''
-        has_code = number in self.numbers if isinstance(number, int) else name.startswith(self.prefixes)
-        return has_code or isinstance(error, self.types)
+        """Return whether ``error`` is in this row."""
+        has_code = re.fullmatch(self.codes, _code(error)) and re.search(self.message, str(_driver_error(error)))
+        return bool(has_code) or isinstance(error, self.types)
 
 
-#: A deadlock; on Galera also a failed certification.
-_DEADLOCK = _Signs(numbers=frozenset({1213}), prefixes=('40P01',))
-#: The option read_only or super_read_only (1290), InnoDB or a transaction is read-only (1836, 1792), and the full disk
-#: of SQLite.
-_READ_ONLY_AT_COMMIT = _Signs(numbers=frozenset({1290, 1792, 1836}), prefixes=('SQLITE_READONLY', 'SQLITE_FULL'))
-#: The plugin of Group Replication failed or rejected COMMIT. So does a primary without a majority, although the other
-#: members may have received its transaction, and commit it.
-_GROUP_REPLICATION_AT_COMMIT = _Signs(numbers=frozenset({3100, 3101}))
-#: COMMIT failed with an error of the storage engine. The message has its number; 149 is a deadlock.
-_MYSQL_COMMIT_FAILED = _Signs(numbers=frozenset({1180}))
-_ENGINE_DEADLOCK = re.compile(r'\b149\b')
-_TABLE_MISSING = _Signs(numbers=frozenset({1146}), prefixes=('42P01',))
 #: Errors that occur if another node is changing or has changed the schema: table exists (1050), index exists (1061),
 #: revision is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). These are numbers,
 #: because SQLAlchemy's reflection disables oslo.db's exceptions for a connection.
-_SCHEMA_CONFLICTS = _Signs(
-    (db_exc.DBDuplicateEntry,), _TABLE_MISSING.numbers | {1050, 1061, 1062, 1684, 1412}, _TABLE_MISSING.prefixes
-)
+_SCHEMA_CONFLICT_CODES = '1050|1061|1062|1146|1412|1684|42P01'
 
-#: The signs of most kinds. ``classify`` takes the first that matches: ``SQLITE_BUSY_...`` is a conflict, and
-#: ``SQLITE_BUSY`` alone another kind, although it is a prefix of the former.
-_SIGNS: Mapping[ErrorKind, _Signs] = {
-    # In addition: the disk (1021, 53100) or the table space (1114) is full; transactions are read-only, as on a standby
-    # (25006).
-    ErrorKind.READ_ONLY: _Signs(
-        numbers=_READ_ONLY_AT_COMMIT.numbers | {1021, 1114},
-        prefixes=('25006', '53100', *_READ_ONLY_AT_COMMIT.prefixes),
+#: All errors that the service knows, in statements and at COMMIT. ``classify`` takes the first row that matches.
+_ERRORS = (
+    # The option read_only: the server checks it at COMMIT, too, and rolls back (observed on MariaDB 10.11). InnoDB or
+    # the transaction is read-only (1836, 1792): then there is nothing to commit.
+    _Error(ErrorKind.READ_ONLY, True, '1290|1792|1836'),
+    # SQLite writes the pages of a transaction at COMMIT, and only after all of them the mark that commits it
+    # (sqlite.org/wal.html).
+    _Error(ErrorKind.READ_ONLY, True, 'SQLITE_READONLY.*|SQLITE_FULL'),
+    # The disk (1021, 53100) or the table space (1114) is full: the log that makes COMMIT permanent may have been
+    # written before. A standby of PostgreSQL (25006): nothing is known about COMMIT.
+    _Error(ErrorKind.READ_ONLY, False, '1021|1114|53100|25006'),
+    # Nobody knows what happened before the connection or the file failed. MySQL and MariaDB: cannot connect (2002,
+    # 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients (1040, 1203), server
+    # shuts down (1053), Galera node is not ready (1047). PostgreSQL: connection exceptions (08...), shutting down or
+    # starting (57P...), too many connections (53300). SQLite: the file cannot be read or is none; on a full disk the
+    # files beside it cannot be created, which even readers need.
+    _Error(
+        ErrorKind.UNAVAILABLE,
+        False,
+        '1040|1047|1053|1158|1159|1160|1161|1203|1927|2002|2003|2006|2013|2055|08.*|57P.*|53300'
+        '|SQLITE_IOERR.*|SQLITE_CANTOPEN.*|SQLITE_NOTADB|SQLITE_CORRUPT.*',
+        types=(db_exc.DBConnectionError, db_exc.DBNonExistentDatabase, sa_exc.TimeoutError),
     ),
-    # Cannot connect (2002, 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients
-    # (1040, 1203), server shuts down (1053), Galera node is not ready (1047). On PostgreSQL connection exceptions
-    # (08...), shutting down or starting (57P..), too many connections (53300). On SQLite the file cannot be read or is
-    # none; on a full disk the files beside it cannot be created, which even readers need.
-    ErrorKind.UNAVAILABLE: _Signs(
-        (db_exc.DBConnectionError, db_exc.DBNonExistentDatabase, sa_exc.TimeoutError),
-        frozenset({1040, 1047, 1053, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055}),
-        ('08', '57P', '53300', 'SQLITE_IOERR', 'SQLITE_CANTOPEN', 'SQLITE_NOTADB', 'SQLITE_CORRUPT'),
-    ),
-    # A deadlock, lock wait timeout (1205), a lock that MySQL does not get at once (3572), record has changed since last
-    # read (1020), and on Group Replication a COMMIT that the plugin rejected (3100, 3101); serialization failure
-    # (40001), lock not available (55P03). A violated foreign key: since the transaction read a row, another one has
-    # deleted it or inserted a reference to it.
-    ErrorKind.CONFLICT: _Signs(
-        (db_exc.DBDeadlock, db_exc.DBReferenceError),
-        _DEADLOCK.numbers | _GROUP_REPLICATION_AT_COMMIT.numbers | {1205, 1020, 3572},
-        (*_DEADLOCK.prefixes, '40001', '55P03', 'SQLITE_LOCKED', 'SQLITE_BUSY_'),
-    ),
-    ErrorKind.SQLITE_BUSY: _Signs(prefixes=('SQLITE_BUSY',)),
-    ErrorKind.INTERRUPTED: _Signs(numbers=frozenset({1317})),
+    # The plugin of Group Replication rejects COMMIT: certification failed, or the primary has lost its majority. In the
+    # second case the other members may have the transaction, and commit it (observed on MySQL 9.7).
+    _Error(ErrorKind.CONFLICT, False, '3100|3101'),
+    # A deadlock, of which the victim is rolled back (manuals of all servers); at COMMIT only on Galera, where
+    # certification failed.
+    _Error(ErrorKind.CONFLICT, True, '1213|40P01'),
+    # COMMIT failed in the engine, whose number is in the message: a deadlock, as certification failed (Group
+    # Replication of MySQL 9.7). With another number nothing is known.
+    _Error(ErrorKind.CONFLICT, True, '1180', r'\b149\b'),
+    # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
+    # it (observed on MariaDB 10.11). A lock that is not waited for (3572, 55P03), and a record that has changed since
+    # it was read (1020): only other statements get these.
+    _Error(ErrorKind.CONFLICT, True, '1205|3572|55P03|1020'),
+    # A serialization failure, which PostgreSQL finds before it commits, and rolls back (its manual, "Serialization
+    # Failure Handling"). A violated foreign key, of which the check is never deferred to COMMIT: since the transaction
+    # read a row, another one has deleted it or inserted a reference to it.
+    _Error(ErrorKind.CONFLICT, True, '40001', types=(db_exc.DBDeadlock, db_exc.DBReferenceError)),
+    # SQLite did not get its lock, and COMMIT could be repeated (sqlite.org/lang_transaction.html).
+    _Error(ErrorKind.CONFLICT, True, 'SQLITE_LOCKED.*|SQLITE_BUSY_.*'),
+    _Error(ErrorKind.SQLITE_BUSY, True, 'SQLITE_BUSY'),
+    # A statement is canceled at any moment, also when the transaction is already committed: KILL QUERY (1317).
+    _Error(ErrorKind.INTERRUPTED, False, '1317'),
     # ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On PostgreSQL
     # ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
     # ``transaction_timeout`` (25P04).
-    ErrorKind.CANCELED: _Signs(numbers=frozenset({1969, 3024}), prefixes=('57014', '25P03', '25P04')),
-    ErrorKind.TABLE_MISSING: _TABLE_MISSING,
-}
+    _Error(ErrorKind.CANCELED, False, '1969|3024|57014|25P03|25P04'),
+    _Error(ErrorKind.TABLE_MISSING, False, '1146|42P01'),
+    _Error(ErrorKind.TABLE_MISSING, False, 'SQLITE_ERROR', 'no such table'),
+    _Error(ErrorKind.OTHER, False, '.*'),
+)
 #: What ``translated`` raises.
 _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
     ErrorKind.READ_ONLY: exception.DatabaseReadOnly,
@@ -175,38 +179,21 @@ _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
 }
 
 
+def _row(error: BaseException) -> _Error:
+    """Return the row of an error."""
+    if is_disconnect(error):
+        return _Error(ErrorKind.UNAVAILABLE, False, '')
+    return next(row for row in _ERRORS if row.match(error))
+
+
 def classify(error: BaseException) -> ErrorKind:
     """Return the kind of an error."""
-    if is_disconnect(error):
-        return ErrorKind.UNAVAILABLE
-    for kind, signs in _SIGNS.items():
-        if signs.match(error):
-            return kind
-    message = str(_driver_error(error))
-    if _MYSQL_COMMIT_FAILED.match(error) and _ENGINE_DEADLOCK.search(message):
-        return ErrorKind.CONFLICT
-    return ErrorKind.TABLE_MISSING if 'no such table' in message else ErrorKind.OTHER
+    return _row(error).kind
 
 
 def excludes_commit(error: BaseException) -> bool:
-    """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed.
-
-    =====================  =========================================================================================
-    Kind                   At COMMIT
-    =====================  =========================================================================================
-    CONFLICT, SQLITE_BUSY  not committed: the database rejected the transaction, or SQLite did not get its lock; except
-                           that after 3100 and 3101 the other members of a group may have committed
-    READ_ONLY              not committed, except that a server without space on its disk (1021, 1114, 53100) may have
-                           committed, and nothing is known of 25006 at COMMIT. SQLite writes the pages of a
-                           transaction at COMMIT, and only then is it committed
-    INTERRUPTED, CANCELED  may be committed: the statement is canceled at any moment
-    UNAVAILABLE            may be committed: nobody knows what happened before the connection or the file failed
-    TABLE_MISSING, OTHER   may be committed: nothing is known of such an error
-    =====================  =========================================================================================
-    """
-    if _GROUP_REPLICATION_AT_COMMIT.match(error):
-        return False
-    return _READ_ONLY_AT_COMMIT.match(error) or classify(error) in CONFLICTS - {ErrorKind.INTERRUPTED}
+    """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed."""
+    return _row(error).excludes_commit
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -216,17 +203,18 @@ def is_conflict(error: BaseException) -> bool:
 
 def is_read_only(error: BaseException) -> bool:
     """Return whether the database rejects changes at the moment."""
-    return _SIGNS[ErrorKind.READ_ONLY].match(error)
+    return any(row.match(error) for row in _ERRORS if row.kind is ErrorKind.READ_ONLY)
 
 
 def is_deadlock(error: BaseException) -> bool:
     """Return whether ``error`` says that the database rolled the transaction back because of a deadlock."""
-    return _DEADLOCK.match(error)
+    return _code(error) in {'1213', '40P01'}
 
 
 def is_concurrent_change_of_schema(error: BaseException) -> bool:
     """Return whether ``error`` says that another node of a cluster is changing the schema at the same time."""
-    return is_conflict(error) or _SCHEMA_CONFLICTS.match(error)
+    is_code = re.fullmatch(_SCHEMA_CONFLICT_CODES, _code(error))
+    return bool(is_code) or isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error)
 
 
 def is_disconnect(error: BaseException) -> bool:
@@ -250,6 +238,15 @@ def _driver_error(error: BaseException) -> BaseException | None:
     """Return the driver's own exception inside SQLAlchemy's or oslo.db's, or None."""
     error = _unwrapped(error)
     return error.orig if isinstance(error, sa_exc.DBAPIError) else None
+
+
+def _code(error: BaseException) -> str:
+    """Return the driver's code of an error: the number (MySQL, MariaDB), SQLSTATE (PostgreSQL) or name (SQLite)."""
+    cause = _driver_error(error)
+    number = cause.args[0] if cause is not None and cause.args else None
+    if isinstance(number, int):
+        return str(number)
+    return getattr(cause, 'sqlstate', None) or getattr(cause, 'sqlite_errorname', None) or ''
 
 
 def _unwrapped(error: BaseException) -> BaseException:
