@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from placement import exception
-from placement.db import change_log, errors, retries, sql, tables
+from placement.db import change_log, errors, retries, tables
 from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot
 from placement.db.errors import RetryTransaction
 
@@ -67,11 +67,11 @@ def find_outcome(
             decided = _outcome(tx, slot, row)
             if decided is CommitOutcome.NOT_COMMITTED and row.sequence == slot.sequence:
                 # Of the kinds of change without a provider, ``NAMES`` costs readers less.
-                change_log.append_entries(tx, Slot(slot.slot_id, *row), {NO_PROVIDER: ChangeKind.NAMES})
-            new_owner = sa.case((_slots.c.owner != owner, _slots.c.owner))
-            # The time is a change without which MySQL and MariaDB would not write a row that stays another process's.
-            values = {'owner': new_owner, 'updated_at': sql.UtcNow()}
-            tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(values))
+                newest = Slot(slot.slot_id, row.sequence, row.token)
+                change_log.append_entries(tx, newest, {NO_PROVIDER: ChangeKind.NAMES})
+            # MySQL and MariaDB do not write a row that stays the same. So it first gets 0, which is no owner.
+            for new_owner in (0, None if row.owner == owner else row.owner):
+                tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=new_owner))
         return decided
 
     def is_temporary(error: Exception) -> bool:
@@ -94,10 +94,10 @@ def find_outcome(
 def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
     """Lock a slot until the end of the transaction. This fails while the transaction of the slot is still open.
 
-    :returns: its ``sequence`` and ``token``.
+    :returns: its ``sequence``, ``token`` and ``owner``.
     :raises RetryTransaction: this node of a cluster has not applied the earlier transactions of the slot.
     """
-    query = sa.select(_slots.c.sequence, _slots.c.token).where(_slots.c.id == slot.slot_id)
+    query = sa.select(_slots.c.sequence, _slots.c.token, _slots.c.owner).where(_slots.c.id == slot.slot_id)
     row = tx.execute(query.with_for_update(nowait=True)).first()
     if row is None or row.sequence < slot.sequence:
         raise RetryTransaction
@@ -106,9 +106,10 @@ def _lock_row(tx: sa.Connection, slot: Slot) -> Any:
 
 def _outcome(tx: sa.Connection, slot: Slot, row: Any) -> CommitOutcome:
     """Return what the log says of the transaction of a slot whose row is ``row``."""
-    if row == (slot.sequence + 1, slot.next_token):
+    newest = (row.sequence, row.token)
+    if newest == (slot.sequence + 1, slot.next_token):
         return CommitOutcome.COMMITTED
-    if row == (slot.sequence, slot.token):
+    if newest == (slot.sequence, slot.token):
         return CommitOutcome.NOT_COMMITTED
     # Another process has used the slot since. It may also have written the entry with the number of the transaction.
     entries = tables.change_log.c
