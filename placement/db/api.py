@@ -31,7 +31,9 @@ from placement.db import (
     name_locks,
     tables,
 )
+from placement.db.change_log import SlotState
 from placement.db.commit_outcome import CommitOutcome, find_outcome
+from placement.db.connections import Mode
 from placement.db.errors import ConnectionLost, RetryTransaction
 from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
@@ -75,7 +77,7 @@ class Database:
         self.metrics.instrument(self.engine, limit)
         self.availability = availability.Availability(self.metrics.set_read_only)
         #: Begins a transaction that changes only slots and entries of the change log. Nothing retries it.
-        self.slot_transaction = functools.partial(self._transaction, connections.WRITE_EAGER)
+        self.slot_transaction = functools.partial(self._transaction, Mode.WRITE_EAGER)
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
         #: The slots of the change log that the transactions of this process use.
         self.slots = change_log_slots.ChangeLogSlots(self.slot_transaction)
@@ -103,7 +105,7 @@ class Database:
         retries = 0
         with self._observed(), errors.translated(conflicts=True):
             while True:
-                with self._begin(connections.AUTOCOMMIT) as connection:
+                with self._begin(Mode.AUTOCOMMIT) as connection:
                     try:
                         return work(connection)
                     except BaseException as error:
@@ -119,7 +121,7 @@ class Database:
 
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with self._observed(), self._transaction(connections.SNAPSHOT) as connection:
+        with self._observed(), self._transaction(Mode.SNAPSHOT) as connection:
             yield connection
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
@@ -159,12 +161,11 @@ class Database:
         """
         slot = self.slots.lease()
         try:
-            with self._transaction(connections.WRITE, slot) as tx:
+            with self._transaction(Mode.WRITE, slot) as tx:
                 changes = change_log.attach(tx)
                 result = work(tx)
                 last = batch.deferred(tx)
                 if changes:
-                    slot.is_pending = True
                     for text, rows in slot.statements(tx.dialect.name, changes):
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
@@ -184,14 +185,14 @@ class Database:
             self.slots.failed(slot, error)
             if isinstance(error, RollbackAndDiagnose):
                 # Without ``reader``, so that ``write`` alone counts an outage.
-                with self._transaction(connections.SNAPSHOT) as tx:
+                with self._transaction(Mode.SNAPSHOT) as tx:
                     raise error.explain(tx) from None
             raise
         self.slots.committed(slot)
         return result
 
     @contextlib.contextmanager
-    def _transaction(self, mode: str, slot: change_log.Slot | None = None) -> Iterator[sa.Connection]:
+    def _transaction(self, mode: Mode, slot: change_log.Slot | None = None) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction. Commit at the end, or roll back on an exception.
 
         A transaction that may write has the isolation level READ COMMITTED, regardless of the server's default. That is
@@ -202,48 +203,44 @@ class Database:
         it might still be in the transaction, and its next COMMIT would commit it. The server rolls the transaction of a
         closed connection back.
 
-        :param mode: ``connections.SNAPSHOT``, ``WRITE`` or ``WRITE_EAGER``.
-        :param slot: the leased slot, if a client asked for the changes. Its number is no longer pending if the
-            transaction has certainly been rolled back.
+        :param mode: any but ``AUTOCOMMIT``.
+        :param slot: the leased slot, if a client asked for the changes. It becomes ``UNCHANGED`` if the transaction has
+            certainly been rolled back.
         :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
             a slot, this is a ``SingleFailure``, or a conflict: no client asked for what such a transaction does, so it
             can be repeated.
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with errors.translated(conflicts=mode == connections.SNAPSHOT), self._begin(mode) as connection:
+        with errors.translated(conflicts=mode is Mode.SNAPSHOT), self._begin(mode) as connection:
             try:
                 yield connection
             except BaseException as error:
                 connection.rollback()
                 # We closed the connection to a read-only database. So the server rolls back, as it does on ROLLBACK.
                 if slot and (not connection.invalidated or errors.is_read_only(error)):
-                    slot.is_pending = False
+                    slot.state = SlotState.UNCHANGED
                 if errors.broke_early(error, connection):
                     raise ConnectionLost from error
                 raise
             try:
                 with self.metrics.phase(DATABASE):
                     connection.commit()
-            except Exception as error:
+            except BaseException as error:
                 connection.invalidate()
-                if slot and not errors.excludes_commit(error):
-                    raise exception.CommitUnknown from error
-                if slot:
-                    slot.is_pending = False
-                elif not errors.excludes_commit(error) and not errors.is_conflict(error):
-                    raise exception.SingleFailure from error
-                raise
-            except BaseException:
-                # The process is about to end. Nobody waits for the outcome.
-                connection.invalidate()
+                if errors.excludes_commit(error):
+                    if slot:
+                        slot.state = SlotState.UNCHANGED
+                # Otherwise the process is about to end, and nobody waits for the outcome.
+                elif isinstance(error, Exception) and (slot or not errors.is_conflict(error)):
+                    raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
                 raise
 
-    def _begin(self, mode: str, *, retries: int = 1) -> sa.Connection:
+    def _begin(self, mode: Mode, *, retries: int = 1) -> sa.Connection:
         """Begin a transaction on a connection of the pool. If this turns out to be broken, try another one.
 
-        :param mode: a value of ``connections.MODE``. With ``AUTOCOMMIT``, and with ``WRITE`` on MySQL, nothing is
-            sent, so a broken connection is noticed later.
+        :param mode: with ``AUTOCOMMIT``, and with ``WRITE`` on MySQL, nothing is sent, so a broken connection is
+            noticed later.
         """
         with self.metrics.connection_wait():
             connection = self.engine.connect()

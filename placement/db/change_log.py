@@ -49,6 +49,15 @@ class SlotTaken(RetryTransaction):
     """Another process has written under the slot of this transaction."""
 
 
+class SlotState(enum.Enum):
+    """What the database may have of the transaction to which a slot was given."""
+
+    #: Nothing: it has sent no statement for the slot, or was certainly rolled back.
+    UNCHANGED = enum.auto()
+    #: The next number. The transaction may be committed, or still lock the slot.
+    SENT = enum.auto()
+
+
 @dataclasses.dataclass
 class Slot:
     """A row of ``placement_writer_slots``."""
@@ -59,8 +68,7 @@ class Slot:
     token: int = 0
     #: The token that a transaction writes together with the next number.
     next_token: int = dataclasses.field(default_factory=lambda: secrets.randbelow(2**48 - 1) + 1)
-    #: Whether a transaction has sent the next number, and has not certainly been rolled back.
-    is_pending: bool = False
+    state: SlotState = SlotState.UNCHANGED
 
     def statements(self, dialect: str, changes: Mapping[int, ChangeKind]) -> Iterator[tuple[str, int]]:
         """Yield the last statements of a transaction, which increment the slot and insert its entries.
@@ -72,6 +80,7 @@ class Slot:
 
         :param changes: the kinds of change by provider id, at least one.
         """
+        self.state = SlotState.SENT
         increment = sql.statement(
             'UPDATE {slots} SET sequence = {slot.sequence} + 1, token = {slot.next_token}, updated_at = {now}'
             ' WHERE id = {slot.slot_id} AND sequence = {slot.sequence} AND token = {slot.token}',

@@ -23,7 +23,7 @@ from oslo_log import log
 
 from placement import exception
 from placement.db import errors, sql, tables
-from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotTaken, append_entries, no_slots
+from placement.db.change_log import NO_PROVIDER, ChangeKind, Slot, SlotState, SlotTaken, append_entries, no_slots
 from placement.db.errors import RetryTransaction
 
 LOG = log.getLogger(__name__)
@@ -72,8 +72,8 @@ class ChangeLogSlots:
             return self._take()
 
     def committed(self, slot: Slot) -> None:
-        """Take back the slot of a transaction that was committed. It is at the next number if this is pending."""
-        if slot.is_pending:
+        """Take back the slot of a transaction that was committed."""
+        if slot.state is SlotState.SENT:
             slot = Slot(slot.slot_id, slot.sequence + 1, slot.next_token)
         if slot.sequence % TRIM_INTERVAL_TRANSACTIONS == 0 and slot.sequence > KEPT_TRANSACTIONS:
             self._untrimmed.add(slot.slot_id)
@@ -82,7 +82,7 @@ class ChangeLogSlots:
         self._idle.append(slot)
 
     def failed(self, slot: Slot, error: BaseException) -> None:
-        """Take back the slot of a transaction that failed with ``error``, if it was rolled back.
+        """Take back the slot of a transaction that failed with ``error``, if it is ``UNCHANGED``.
 
         Otherwise the server may keep the slot locked until it notices that the connection has ended, so this process
         does not use it again. After ``SlotTaken`` the slot is another process's, like all idle ones, which were not
@@ -90,7 +90,7 @@ class ChangeLogSlots:
         """
         if isinstance(error, SlotTaken):
             self._idle.clear()
-        elif not slot.is_pending:
+        elif slot.state is SlotState.UNCHANGED:
             self._idle.append(slot)
 
     def release(self) -> None:

@@ -8,6 +8,7 @@ reads takes one round trip, on the same connections that transactions use. On My
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import inspect
 import logging
@@ -30,17 +31,24 @@ from placement.db import errors, sql
 
 LOG = log.getLogger(__name__)
 
-#: Execution option of a connection: the mode of its next transaction. The default is ``WRITE``, but without the write
-#: lock of SQLite.
+#: Execution option of a connection: the ``Mode`` of its next transaction; by default ``DEFERRED``.
 MODE = 'placement_mode'
-#: A value of ``MODE``: no transaction, so each statement is its own transaction.
-AUTOCOMMIT = 'autocommit'
-#: A value of ``MODE``: READ COMMITTED, on SQLite with the write lock. MySQL gets BEGIN with the first statement.
-WRITE = 'write'
-#: A value of ``MODE``: the same, but BEGIN is sent immediately on all databases: it fails if the connection is closed.
-WRITE_EAGER = 'write, BEGIN at once'
-#: A value of ``MODE``: the transaction sees one state of the database. BEGIN is sent immediately.
-SNAPSHOT = 'snapshot'
+
+
+class Mode(enum.Enum):
+    """How a transaction begins."""
+
+    #: There is none: each statement is its own transaction.
+    AUTOCOMMIT = enum.auto()
+    #: READ COMMITTED. MySQL gets BEGIN with the first statement. SQLite takes the write lock with the first write.
+    DEFERRED = enum.auto()
+    #: The same, but SQLite takes the write lock at BEGIN.
+    WRITE = enum.auto()
+    #: The same, but BEGIN is sent immediately on all databases: it fails if the connection is closed.
+    WRITE_EAGER = enum.auto()
+    #: The transaction sees one state of the database. BEGIN is sent immediately.
+    SNAPSHOT = enum.auto()
+
 
 #: Execution option of a text with several statements, which only MySQL and MariaDB get: the list to which the row count
 #: of each statement is appended.
@@ -54,11 +62,14 @@ GALERA = 'placement_galera'
 _PENDING_BEGIN = 'placement_pending_begin'
 
 _BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
-_BEGIN_ON_POSTGRESQL = {SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
-_BEGIN_ON_MYSQL = {WRITE_EAGER: 'BEGIN', SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN'}
+_BEGIN_ON_POSTGRESQL = {Mode.SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
+_BEGIN_ON_MYSQL = {
+    Mode.WRITE_EAGER: 'BEGIN',
+    Mode.SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN',
+}
 #: A transaction that may write takes the write lock when it begins, so that another one waits, up to the busy timeout.
 #: If both took the lock at their first write, one of them would fail.
-_BEGIN_ON_SQLITE = {WRITE: 'BEGIN IMMEDIATE', WRITE_EAGER: 'BEGIN IMMEDIATE'}
+_BEGIN_ON_SQLITE = {Mode.WRITE: 'BEGIN IMMEDIATE', Mode.WRITE_EAGER: 'BEGIN IMMEDIATE'}
 
 
 class _Backend(NamedTuple):
@@ -352,8 +363,8 @@ def _set_up_each(engine: sa.Engine, texts: Sequence[str]) -> None:
 
 def _begin(connection: sa.Connection) -> None:
     """Begin a transaction. If that fails, close the connection, because its state is unknown."""
-    mode: str = connection.get_execution_options().get(MODE, '')
-    if mode == AUTOCOMMIT:
+    mode: Mode = connection.get_execution_options().get(MODE, Mode.DEFERRED)
+    if mode is Mode.AUTOCOMMIT:
         return
     dialect = connection.dialect
     if sql.is_mysql(dialect) and mode not in _BEGIN_ON_MYSQL:
@@ -373,7 +384,7 @@ def _begin(connection: sa.Connection) -> None:
 
 def _roll_back(connection: sa.Connection) -> None:
     """Roll back. If that fails, close the connection, so that the server rolls back."""
-    if connection.invalidated or connection.get_execution_options().get(MODE) == AUTOCOMMIT:
+    if connection.invalidated or connection.get_execution_options().get(MODE) is Mode.AUTOCOMMIT:
         return
     # If BEGIN is still pending, nothing was sent.
     if connection.info.pop(_PENDING_BEGIN, False):

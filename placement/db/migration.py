@@ -263,7 +263,7 @@ def locked(engine: sa.Engine) -> Iterator[sa.Connection]:
     :raises SchemaLocked: on MySQL and MariaDB, another process has had it for two minutes.
     """
     with engine.connect() as connection:
-        connection.execution_options(**{connections.MODE: connections.WRITE_EAGER})
+        connection.execution_options(**{connections.MODE: connections.Mode.WRITE_EAGER})
         with _named_lock(connection), _without_foreign_keys(connection), connection.begin():
             if connection.dialect.name == 'postgresql':
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK_ID)))

@@ -13,7 +13,7 @@ from placement.claims.claim import delete_allocations
 from placement.cmd import manage
 from placement.db import change_log, change_log_reader, errors, tables
 from placement.db.api import Database
-from placement.db.change_log import NO_PROVIDER, ChangeKind
+from placement.db.change_log import NO_PROVIDER, ChangeKind, SlotState
 from placement.db.change_log_reader import LogPosition, Position, Relation
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
@@ -240,6 +240,6 @@ def test_a_slot_that_a_restored_database_has_for_another_transaction(db: Databas
 def test_a_slot_whose_transaction_may_still_be_open_is_not_used_again(db: Database) -> None:
     """When the connection broke before COMMIT was sent, the server may not have noticed and still lock the row."""
     slot = db.slots.lease()
-    slot.is_pending = True
+    slot.state = SlotState.SENT
     db.slots.failed(slot, exception.DatabaseUnavailable())
     assert logs.next_slot(db).slot_id != slot.slot_id

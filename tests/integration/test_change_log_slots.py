@@ -125,7 +125,7 @@ def test_a_silent_process_with_many_slots_takes_one_new(
         db.slots.committed(slot)
     logs.free_all(db)
     for slot in [other.slots.lease() for _ in range(30)]:
-        with other._transaction(connections.WRITE) as tx:
+        with other._transaction(connections.Mode.WRITE) as tx:
             logs.append(tx, slot)
         other.slots.committed(slot)
     retried: list[str] = []
@@ -446,7 +446,6 @@ def test_a_transaction_that_counts_as_not_committed_cannot_be_committed(
 ) -> None:
     """A session that has not reached its last statements yet finds that its slot has moved."""
     late = logs.next_slot(db)
-    late.is_pending = True
     assert logs.look_up(db, late) is CommitOutcome.NOT_COMMITTED
     with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
         (first, _rows), *_ = late.statements(db.engine.dialect.name, {1: change_log.ChangeKind.USAGE})
@@ -463,8 +462,6 @@ def test_a_failed_commit_on_a_slot_that_another_process_continued(
     if is_own:
         with db.engine.begin() as tx:
             logs.append(tx, mine)
-    else:
-        mine.is_pending = True
     logs.free_all(db)
     for _ in range(2):
         other.write(change_log.record_names)

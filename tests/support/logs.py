@@ -65,7 +65,6 @@ def move(tx: sa.Connection, provider_ids: Sequence[int]) -> None:
 
 def append(tx: sa.Connection, slot: change_log.Slot) -> None:
     """Append an entry under a slot, which changes nothing."""
-    slot.is_pending = True
     for text, rows in slot.statements(tx.dialect.name, {change_log.NO_PROVIDER: change_log.ChangeKind.NAMES}):
         if tx.exec_driver_sql(text).rowcount != rows:
             raise change_log.SlotTaken
