@@ -117,7 +117,7 @@ class Partition:
         """For each provider the number of its tree."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
-    @property
+    @functools.cached_property
     def distinct_sets(self) -> int:
         """The number of distinct sets of traits or of aggregates, whichever is larger."""
         return max(len(self.traits.values), len(self.aggregates.values))

@@ -3,7 +3,7 @@
 ``find_candidates`` is its table of contents. In the order of use:
 
 * ``parsing`` reads a query string into a ``request``, and single values for lists of providers.
-* ``requirements`` has the conditions on single providers, and compiles a request into them.
+* ``request`` compiles its groups into requirements on providers, which consist of ``conditions``.
 * ``prefilter`` finds the trees that could have a candidate, and the sharing providers that reach them, with operations
   on the columns of the cache. It puts equivalent trees into one search unit. The later stages know the trees only as
   ``search_units``.
@@ -26,8 +26,7 @@ from placement.cache.snapshot import Snapshot
 from placement.search import assignments, selection
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import compile_request, requirements_of
+from placement.search.request import CandidateRequest, RequestGroup, compile_request, requirements_of
 from placement.search.selection import AllocationCandidates
 
 
@@ -75,6 +74,5 @@ def filter_providers(
             flags = flags & partition.only(partition.by_uuid.get(uuid))
         if name is not None:
             flags = flags & partition.only(partition.by_name.get(name))
-        positions = np.flatnonzero(flags).tolist()
-        if positions:
+        if positions := np.flatnonzero(flags).tolist():
             yield partition, positions

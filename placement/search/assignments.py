@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable, Iterable, Iterator
 
 from placement.search.budget import Limit, Rejections, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import CompiledRequest
+from placement.search.request import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, CandidateSet, Mappings, SearchUnit
 from placement.search.solver import backtracking, infeasibility
 from placement.search.solver.variables import build_variables

@@ -42,15 +42,8 @@ from placement.cache.partition import Partition, or_by_tree
 from placement.cache.providers import Provider
 from placement.cache.snapshot import Snapshot
 from placement.search.budget import SearchBudget, StepCounter, StepLimitReached
-from placement.search.request import CandidateRequest
-from placement.search.requirements import (
-    CompiledRequest,
-    NameCondition,
-    ProviderCondition,
-    Requirement,
-    TreeCondition,
-    compile_request,
-)
+from placement.search.conditions import PROVIDERS_PER_STEP, ProviderCondition, Requirement, TreeCondition
+from placement.search.request import CompiledRequest
 from placement.search.search_units import (
     NO_SHARING,
     Providers,
@@ -60,9 +53,8 @@ from placement.search.search_units import (
     TreeSearchUnit,
 )
 
-#: How much of an operation on columns counts as one step: providers in a column, and trees in a column of keys. Each
-#: takes about as long as a step of the solver.
-_PROVIDERS_PER_STEP, _TREES_PER_STEP = 128, 4
+#: How many trees in a column of keys count as one step.
+_TREES_PER_STEP = 4
 #: Bits as explained above. The axes are (providers or trees, words).
 BitRows = NDArray[np.uint64]
 
@@ -86,16 +78,6 @@ class Prefilter:
         self.all_bits = self.rows([(1 << bit_count) - 1])
         #: The sharing providers that could serve a group.
         self.sharing = SharingIndex(snapshot.sharing, compiled, self.counter)
-
-    @classmethod
-    def for_request(
-        cls, snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget | None = None
-    ) -> Prefilter:
-        """Compile ``request``, and return its prefilter: for callers that use only some stages of ``find_candidates``.
-
-        :param budget: limits the search; None for no limits.
-        """
-        return cls(snapshot, compile_request(request, snapshot.root_id_of), budget)
 
     def search_units(self, rng: random.Random | None = None) -> Iterator[SearchUnit]:
         """Yield every search unit that could have a candidate: the trees, then the shared-only ones.
@@ -266,10 +248,10 @@ class _PartitionFilter:
         conditions: set[ProviderCondition] = {collective} if collective.sets else set()
         for requirement in requirements:
             conditions.update(requirement.conditions)
-        columns = words + len(requirements) + len(conditions) + len(prefilter.compiled.requested_sums)
-        # A condition on names takes one step for each distinct set of names.
-        distinct = partition.distinct_sets * sum(isinstance(condition, NameCondition) for condition in conditions)
-        self._counter.count_setup(columns * (1 + partition.size // _PROVIDERS_PER_STEP) + distinct)
+        for condition in conditions:
+            self._counter.count_setup(condition.steps(partition))
+        other_columns = words + len(requirements) + len(prefilter.compiled.requested_sums)
+        self._counter.count_setup(other_columns * (1 + partition.size // PROVIDERS_PER_STEP))
         rows = np.zeros((partition.size, words), np.uint64)
         satisfies_any = np.zeros(partition.size, np.bool_)
         # The requirements of the unsuffixed group differ only in their amounts.

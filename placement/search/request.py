@@ -1,9 +1,28 @@
-"""A request for candidates: request groups, typed and immutable (api-ref/allocation-candidates.md#request-groups)."""
+"""A request for candidates: its groups, and the requirements that they are compiled into.
+
+A *group* has the parameters with one suffix (api-ref/allocation-candidates.md#request-groups). A suffixed group is one
+requirement. The unsuffixed group is one for each of its resource classes. ``compile_request`` makes the requirements of
+a request, and ``requirements_of`` those of a group; it is the only place that resolves the uuid of ``in_tree``.
+
+All of this is immutable and comparable, so ``dataclasses.replace`` makes "the request without this rule".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from placement.cache.providers import Provider
+from placement.search.conditions import (
+    AggregateCondition,
+    ProviderCondition,
+    Requirement,
+    ResourceCondition,
+    RootTraitCondition,
+    TraitCondition,
+    TreeCondition,
+)
 
 
 @dataclass(frozen=True)
@@ -78,3 +97,119 @@ class CandidateRequest:
     def trait_names(self) -> frozenset[str]:
         """Every trait named in any group or for the root, required or forbidden."""
         return self.root_traits.names.union(*[group.traits.names for group in self.groups])
+
+
+@dataclass(frozen=True)
+class CompiledRequest:
+    """A request as requirements, compiled once for all search units."""
+
+    request: CandidateRequest
+    requirements: tuple[Requirement, ...]
+    #: The providers of the unsuffixed group satisfy this together: they have one trait of each set.
+    collective: TraitCondition
+    #: The conditions that the root of a tree must satisfy.
+    root: Requirement
+
+    # These follow from the fields, also after ``dataclasses.replace``.
+
+    @functools.cached_property
+    def distinct(self) -> Mapping[Requirement, tuple[str, ...]]:
+        """The distinct requirements, each with the suffixes of the groups that have it."""
+        distinct: dict[Requirement, tuple[str, ...]] = {}
+        for requirement in self.requirements:
+            distinct[requirement] = (*distinct.get(requirement, ()), requirement.suffix)
+        return distinct
+
+    @functools.cached_property
+    def indexes(self) -> Sequence[int]:
+        """For each requirement its index in ``distinct``."""
+        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
+        return [index_of[requirement] for requirement in self.requirements]
+
+    @functools.cached_property
+    def subtrees(self) -> Sequence[Sequence[int]]:
+        """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
+        subtrees = []
+        for suffixes in self.request.same_subtree:
+            indexes = [index for index, requirement in enumerate(self.requirements) if requirement.suffix in suffixes]
+            if len(indexes) > 1:
+                subtrees.append(indexes)
+        return subtrees
+
+    @functools.cached_property
+    def requested_sums(self) -> Mapping[str, int]:
+        """The sum of the amounts for each class that several requirements name. No candidate needs more."""
+        amounts: dict[str, list[int]] = {}
+        for requirement in self.requirements:
+            for name, amount in requirement.resources:
+                amounts.setdefault(name, []).append(amount)
+        return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}
+
+    def bits(self, provider: Provider, root: Provider | None) -> int:
+        """Return one bit for each distinct requirement, in the order of ``distinct``, that accepts ``provider``.
+
+        One bit for each set of ``collective`` follows. A provider that satisfies no requirement has no bits.
+
+        :param root: as for a condition.
+        """
+        requirements = enumerate(self.distinct)
+        bits = sum([1 << number for number, requirement in requirements if requirement.accepts(provider, root)])
+        return bits and bits | self.collective.satisfied_sets(provider.traits) << len(self.distinct)
+
+    def bits_at(self, tree: Sequence[Provider], sharing: Sequence[Provider]) -> list[int]:
+        """Return the bits of the providers of a search unit."""
+        return [self.bits(provider, tree[0]) for provider in tree] + [self.bits(provider, None) for provider in sharing]
+
+
+def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int | None]) -> CompiledRequest:
+    """Divide the groups of ``request`` into requirements.
+
+    :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.
+    """
+    requirements: list[Requirement] = []
+    collective: set[frozenset[str]] = set()
+    root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden, RootTraitCondition)
+    for group in request.groups:
+        requirements += requirements_of(group, root_id_of)
+        if not group.use_same_provider:
+            collective.update(group.traits.any_of)
+            if group.aggregates.forbidden:
+                root.append(AggregateCondition((group.aggregates.forbidden,), forbidden=True))
+    return CompiledRequest(
+        request=request,
+        requirements=tuple(requirements),
+        collective=TraitCondition(tuple(sorted(collective, key=sorted))),
+        root=Requirement('', True, tuple(root)),
+    )
+
+
+def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> list[Requirement]:
+    """Return the requirement of a group, or those of the unsuffixed group: one for each class.
+
+    :param root_id_of: as for ``compile_request``.
+    """
+    traits, aggregates = group.traits, group.aggregates
+    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
+    conditions = _trait_conditions(traits.any_of if group.use_same_provider else (), traits.forbidden)
+    if aggregates.any_of:
+        conditions.append(AggregateCondition(aggregates.any_of, or_root=not group.use_same_provider))
+    if aggregates.forbidden:
+        conditions.append(AggregateCondition((aggregates.forbidden,), forbidden=True))
+    if group.in_tree is not None:
+        conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
+    resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
+    if group.use_same_provider:
+        return [Requirement(group.suffix, True, (*resources, *conditions))]
+    return [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
+
+
+def _trait_conditions(
+    any_of: Sequence[frozenset[str]], forbidden: frozenset[str], kind: type[TraitCondition] = TraitCondition
+) -> list[ProviderCondition]:
+    conditions: list[ProviderCondition] = []
+    if any_of:
+        # In one order, so that equal groups have equal requirements.
+        conditions.append(kind(tuple(sorted(any_of, key=lambda names: (len(names) > 1, sorted(names))))))
+    if forbidden:
+        conditions.append(kind((forbidden,), forbidden=True))
+    return conditions

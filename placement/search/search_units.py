@@ -167,20 +167,16 @@ class TreeSearchUnit(SearchUnit):
         ]
 
 
-class Assignment:
-    """The amounts that each provider supplies, for every search unit of an equivalence class.
+class Assignment(NamedTuple):
+    """The amounts that each provider supplies, for every search unit of an equivalence class."""
 
-    ``amounts`` are sorted and have one entry for each position and class. ``mappings`` is empty for a request without
-    mappings. ``sharing_only`` is true if all its providers are sharing providers, of this tree or of others: then other
-    search units may have the same candidate.
-    """
-
-    __slots__ = ('amounts', 'mappings', 'sharing_only')
-
-    def __init__(self, amounts: Amounts, sharing_only: bool, mappings: Mappings = ()) -> None:
-        self.amounts = amounts
-        self.mappings = mappings
-        self.sharing_only = sharing_only
+    #: Sorted, with one entry for each position and class.
+    amounts: Amounts
+    #: Whether all providers are sharing providers, of this tree or of others: then other search units may have the same
+    #: candidate.
+    sharing_only: bool
+    #: Empty for a request without mappings.
+    mappings: Mappings = ()
 
 
 class CandidateSet:

@@ -26,12 +26,11 @@ import webob
 from placement.handlers import allocation_candidate as handler
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
-from placement.search.prefilter import Prefilter
 from placement.search.selection import AllocationCandidates, select
 from placement.web import policy
 from tests.support import applications
 from tests.support.http_client import claim_body, create_provider
-from tests.support.search.cached import snapshot_of
+from tests.support.search.cached import prefilter_of, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Query, record
 from tests.support.search.topologies import request_of
 
@@ -159,7 +158,7 @@ def test_a_candidate_of_a_family_takes_no_function_call(
 
     def respond(limit: int) -> int:
         limited, budget = replace(request, limit=limit), SearchBudget()
-        prefilter = Prefilter.for_request(state, limited)
+        prefilter = prefilter_of(state, limited)
         candidate_sets = select(
             find_candidate_sets(prefilter.search_units(), prefilter.compiled, budget), state, limited, budget
         )

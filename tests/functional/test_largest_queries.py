@@ -18,7 +18,7 @@ from placement.capacity import InventoryRecord
 from placement.ops.explain.explanation import explain
 from placement.search import filter_providers, find_candidates, parsing
 from placement.search.budget import Limit, SearchBudget
-from placement.search.requirements import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
+from placement.search.conditions import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
 from tests.support.applications import NEWEST_VERSION
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import SHARES, rp

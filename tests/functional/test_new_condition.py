@@ -17,7 +17,8 @@ from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import ARE, Phrase, Words, Writer
 from placement.search import parsing
 from placement.search.budget import SearchBudget
-from placement.search.requirements import CompiledRequest, ProviderCondition, compile_request
+from placement.search.conditions import ProviderCondition
+from placement.search.request import CompiledRequest, compile_request
 from tests.support.applications import NEWEST_VERSION
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, rp
@@ -29,9 +30,7 @@ class NameSuffixCondition(ProviderCondition):
 
     suffix: str
 
-    @property
-    def parameter(self) -> str:
-        return 'name_suffix'
+    parameter = 'name_suffix'
 
     @property
     def subject(self) -> str:

@@ -19,9 +19,10 @@ from placement.cache.snapshot import KnownNames, Snapshot
 from placement.ops.explain.checks import RequestChecks
 from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import Writer
-from placement.search import parsing, requirements
+from placement.search import conditions, parsing
 from placement.search.budget import SearchBudget
-from placement.search.requirements import NameCondition, ProviderCondition, ResourcePart
+from placement.search.conditions import NameCondition, ProviderCondition, ResourcePart
+from placement.search.request import compile_request
 from tests.support.applications import NEWEST_MICROVERSION, NEWEST_VERSION
 from tests.support.search.cached import records_of
 from tests.support.search.oracle import RP, rp
@@ -100,16 +101,16 @@ def test_every_condition_has_words() -> None:
     """Required and forbidden. Of a part without words, the log would only have a traceback."""
     of_group = 'resources{0}=VCPU:1&required{0}=A,!B,!COMPUTE_STATUS_DISABLED&member_of{0}=north&member_of{0}=!south'
     query = f'{of_group.format("")}&{of_group.format("1")}&in_tree1=host&root_required=A,!B,!COMPUTE_STATUS_DISABLED'
-    compiled = requirements.compile_request(parsing.parse(with_uuids(query), NEWEST_VERSION), lambda _uuid: 1)
-    kinds = {kind for kind in vars(requirements).values() if isinstance(kind, type)}
+    compiled = compile_request(parsing.parse(with_uuids(query), NEWEST_VERSION), lambda _uuid: 1)
+    kinds = {kind for kind in vars(conditions).values() if isinstance(kind, type)}
     kinds = {kind for kind in kinds if issubclass(kind, ProviderCondition)}
     kinds -= {ProviderCondition, NameCondition, ResourcePart}
     polarities = {kind: {False, True} if issubclass(kind, NameCondition) else {False} for kind in kinds}
-    conditions = [
+    of_query = [
         condition for requirement in (compiled.root, *compiled.requirements) for condition in requirement.conditions
     ]
     assert polarities == {
-        kind: {condition.forbidden for condition in conditions if type(condition) is kind} for kind in kinds
+        kind: {condition.forbidden for condition in of_query if type(condition) is kind} for kind in kinds
     }, 'the query needs a parameter for each'
     for check in RequestChecks(compiled).in_order:
         words = Writer().words(check)

@@ -21,7 +21,7 @@ from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
-from placement.search.requirements import Fault
+from placement.search.conditions import Fault
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, rp
 from tests.support.search.random_queries import queries

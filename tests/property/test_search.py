@@ -20,16 +20,14 @@ from placement.handlers import allocation_candidate as handler
 from placement.schemas.allocation_candidate import PARAMETERS
 from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
-from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import compile_request
+from placement.search.request import CandidateRequest, RequestGroup, compile_request
 from placement.search.search_units import CandidateSet
 from placement.search.selection import AllocationCandidates, ResponseSize, max_candidate_size, select
 from placement.search.solver import backtracking
 from placement.search.solver.matching import Isolation
 from placement.search.solver.variables import Variable
 from tests.support import applications
-from tests.support.search.cached import entries, find, search, snapshot_of
+from tests.support.search.cached import entries, find, prefilter_of, search, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Entry, Oracle, Query, assert_candidates
 from tests.support.search.query_strings import PARAMETER_NAMES, RejectedError
 from tests.support.search.random_queries import MINORS, QueryString, parse, queries, query_strings
@@ -231,7 +229,7 @@ def test_only_trees_with_the_same_candidates_are_equivalent(case: tuple[list[RP]
     topology, query = case
     state = snapshot_of(topology)
     assert find(state, query) == find(state, query, alike=False)
-    units = list(Prefilter.for_request(state, request_of(query)).search_units())
+    units = list(prefilter_of(state, request_of(query)).search_units())
     event(f'equivalent: {sum(unit.count for unit in units) - len({unit.equivalence_key for unit in units})}')
 
 

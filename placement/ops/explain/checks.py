@@ -10,14 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from placement.cache.providers import SHARING_TRAIT
-from placement.search.requirements import (
-    AggregateCondition,
-    CompiledRequest,
-    Fault,
-    ProviderCondition,
-    ResourcePart,
-    TreeCondition,
-)
+from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, ResourcePart, TreeCondition
+from placement.search.request import CompiledRequest
 
 #: A provider that has inventory of one of these is a host, and no pool.
 HOST_CLASSES = frozenset({'VCPU', 'PCPU', 'MEMORY_MB'})

@@ -11,7 +11,7 @@ from placement.ops.explain.checks import Rule
 from placement.search.assignments import find_assignments, with_streams
 from placement.search.budget import Reason, Rejections, SearchBudget, StepCounter
 from placement.search.prefilter import Prefilter
-from placement.search.requirements import CompiledRequest
+from placement.search.request import CompiledRequest
 from placement.search.search_units import SearchUnit
 from placement.search.solver.variables import build_variables
 

@@ -20,9 +20,9 @@ from placement.ops.explain.conflicts import BlockingRule, Conflict, blocking_rul
 from placement.ops.explain.matrix import ProviderMatrix, TreeMatrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
+from placement.search.conditions import Fault, Requirement, ResourcePart, TraitCondition
 from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest
-from placement.search.requirements import Fault, Requirement, ResourcePart, TraitCondition, compile_request
+from placement.search.request import CandidateRequest, compile_request
 
 #: Maximum numbers of providers to name for a fact, of facts of a kind, and of checks in a set (unless all have more).
 _MAX_NAMED, _MAX_FACTS, _MAX_CHECKS = 3, 20, 4

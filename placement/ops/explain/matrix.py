@@ -22,7 +22,7 @@ from placement.cache.sharing_reach import SharingReach
 from placement.cache.snapshot import Snapshot
 from placement.ops.explain.checks import HOST_CLASSES, Check, RequestChecks, Scope, bit_numbers
 from placement.search.budget import Limit, SearchBudget, StepCounter, StepLimitReached
-from placement.search.requirements import Fault, Requirement
+from placement.search.conditions import Fault, Requirement
 
 #: The choices of a tree for a part.
 Masks = tuple[int, ...]

@@ -12,7 +12,7 @@ from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 from placement.ops.display_names import DisplayNames
 from placement.ops.explain.checks import Check, Rule
 from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, UnusablePool
-from placement.search.requirements import Fault
+from placement.search.conditions import Fault
 
 #: Maximum numbers of sentences, of sets of checks in one of them, of checks in a set, and of groups.
 _MAX_SENTENCES, _MAX_SETS, _MAX_CHECKS, _MAX_GROUPS = 5, 3, 3, 4

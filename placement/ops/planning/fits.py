@@ -15,9 +15,9 @@ from placement.cache.snapshot import Snapshot
 from placement.ops.reports.tree_filter import ALL_TREES, TreeFilter
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
+from placement.search.conditions import Requirement, ResourceCondition
 from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest, NameFilter, RequestGroup
-from placement.search.requirements import CompiledRequest, Requirement, ResourceCondition
+from placement.search.request import CandidateRequest, CompiledRequest, NameFilter, RequestGroup, compile_request
 from placement.search.search_units import SearchUnit, TreeSearchUnit
 
 #: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
@@ -91,7 +91,7 @@ def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int)
     :raises TraitNotFound: a requested trait does not exist.
     """
     snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
-    prefilter = Prefilter.for_request(snapshot, request)
+    prefilter = Prefilter(snapshot, compile_request(request, snapshot.root_id_of))
     counted = _Counted()
     if len(request.groups) == 1 and not request.groups[0].use_same_provider:
         counted = _count_divisible(prefilter)

@@ -13,8 +13,7 @@ from placement.ops.planning.hosts import Hosts, Matrix
 from placement.ops.planning.loads import Role, Shape, amounts_of
 from placement.search.assignments import find_assignments
 from placement.search.budget import SearchBudget
-from placement.search.request import CandidateRequest, RequestGroup
-from placement.search.requirements import CompiledRequest, compile_request
+from placement.search.request import CandidateRequest, CompiledRequest, RequestGroup, compile_request
 from placement.search.search_units import SearchUnit
 
 _MAX_STEPS = 20_000

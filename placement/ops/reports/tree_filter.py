@@ -12,7 +12,7 @@ from placement import exception, uuid_spelling
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.snapshot import Snapshot
-from placement.search.requirements import AggregateCondition, TraitCondition
+from placement.search.conditions import AggregateCondition, TraitCondition
 
 
 class InventoryState(enum.Enum):

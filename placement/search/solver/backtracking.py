@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from placement.cache.providers import SHARING_TRAIT
 from placement.search.budget import Reason, StepCounter
-from placement.search.requirements import CompiledRequest
+from placement.search.request import CompiledRequest
 from placement.search.search_units import Amounts, Assignment, Mappings, SearchUnit
 from placement.search.solver.matching import Isolation
 from placement.search.solver.variables import Variable

@@ -15,7 +15,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from placement.search.budget import Reason, StepCounter
-from placement.search.requirements import CompiledRequest, Requirement
+from placement.search.conditions import Requirement
+from placement.search.request import CompiledRequest
 from placement.search.search_units import SearchUnit
 from placement.search.solver import subtree
 from placement.search.solver.subtree import Domain, Subtree

@@ -11,7 +11,7 @@ from placement.capacity import InventoryRecord
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest
+from placement.search.request import CandidateRequest, compile_request
 from placement.search.search_units import CandidateSet, SearchUnit
 from tests.support.search.oracle import RP, SHARES, Body, Entry, Query
 from tests.support.search.topologies import CLASSES, TRAITS, request_of, root_of
@@ -59,11 +59,15 @@ def single_trees(units: Iterable[SearchUnit]) -> Iterator[SearchUnit]:
             yield tree
 
 
+def prefilter_of(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget | None = None) -> Prefilter:
+    return Prefilter(snapshot, compile_request(request, snapshot.root_id_of), budget)
+
+
 def search(
     snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget, alike: bool = True
 ) -> Iterator[CandidateSet]:
     """The candidates of a request; each of them is a set of its own unless equivalent trees are searched once."""
-    prefilter = Prefilter.for_request(snapshot, request, budget)
+    prefilter = prefilter_of(snapshot, request, budget)
     units = prefilter.search_units() if alike else single_trees(prefilter.search_units())
     return find_candidate_sets(units, prefilter.compiled, budget)
 

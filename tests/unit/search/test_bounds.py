@@ -11,11 +11,10 @@ from placement import conf as placement_conf
 from placement.search import budget as budgets
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget
-from placement.search.prefilter import Prefilter
 from placement.search.search_units import Amounts, CandidateSet
 from placement.search.selection import ResponseSize, select
 from tests.support.search import hard
-from tests.support.search.cached import search, single_trees, snapshot_of
+from tests.support.search.cached import prefilter_of, search, single_trees, snapshot_of
 from tests.support.search.hard import Case
 from tests.support.search.oracle import RP, Group, Query, record
 from tests.support.search.topologies import request_of
@@ -164,7 +163,7 @@ def test_a_tree_that_keeps_yielding_candidates_is_not_abandoned() -> None:
 
 def test_at_the_bound_of_the_request_no_more_trees_are_searched() -> None:
     topology, query = hard.clouds(lambda _seed: hard.packing(0, classes=3), 20)
-    prefilter = Prefilter.for_request(snapshot_of(topology), request_of(query))
+    prefilter = prefilter_of(snapshot_of(topology), request_of(query))
     units = single_trees(prefilter.search_units())
     assert list(find_candidate_sets(units, prefilter.compiled, SearchBudget(max_steps=10_000))) == []
     assert len(list(units)) > 10

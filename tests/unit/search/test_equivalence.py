@@ -11,9 +11,8 @@ import pytest
 from placement.cache.snapshot import Snapshot
 from placement.search import assignments
 from placement.search.budget import SearchBudget
-from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, SearchUnit
-from tests.support.search.cached import find, records_of, search, snapshot_of
+from tests.support.search.cached import find, prefilter_of, records_of, search, snapshot_of
 from tests.support.search.oracle import RP, SHARES, Group, Oracle, Query, assert_candidates, record, rp
 from tests.support.search.topologies import request_of
 
@@ -94,7 +93,7 @@ def test_candidates_of_a_sharing_provider_alone_are_found_in_its_own_tree(search
     request = Query([Group('', {'DISK_GB': 1})])
     assert count(cloud(*(tree(number) for number in range(HOSTS))), request) == 1
     assert len(searched) == 1
-    prefilter = Prefilter.for_request(cloud([rp('host', None, 'north', DISK_GB=8)]), request_of(request))
+    prefilter = prefilter_of(cloud([rp('host', None, 'north', DISK_GB=8)]), request_of(request))
     units = list(prefilter.search_units())
     found_at = [list(assignments.find_assignments(unit, prefilter.compiled, SearchBudget())) for unit in units]
     assert list(map(len, found_at)) == [1, 1]

@@ -14,10 +14,9 @@ import pytest
 from placement.search import find_candidates
 from placement.search.assignments import AssignmentStream, find_assignments, round_robin
 from placement.search.budget import Reason, Rejections, SearchBudget
-from placement.search.prefilter import Prefilter
 from placement.search.search_units import Assignment, CandidateSet, SearchUnit
 from placement.search.selection import select
-from tests.support.search.cached import find, records_of, snapshot_of
+from tests.support.search.cached import find, prefilter_of, records_of, snapshot_of
 from tests.support.search.oracle import RP, Group, Oracle, Query, assert_candidates, record, rp
 from tests.support.search.topologies import request_of
 
@@ -85,7 +84,7 @@ def test_as_many_assignments_are_tried_as_the_limit_takes(policy: str, minor: in
 
 def rejections(topology: list[RP], query: Query) -> Rejections:
     """Why a query finds nothing."""
-    prefilter, counts = Prefilter.for_request(snapshot_of(topology), request_of(query)), Rejections()
+    prefilter, counts = prefilter_of(snapshot_of(topology), request_of(query)), Rejections()
     for unit in prefilter.search_units():
         assert list(find_assignments(unit, prefilter.compiled, SearchBudget(), counts)) == []
     return counts

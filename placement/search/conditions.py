@@ -1,29 +1,20 @@
-"""Conditions on single providers, and the requirements that a request consists of.
+"""Conditions on single providers: an amount of a resource class, required or forbidden traits or aggregates, the tree.
 
-A *condition* is about one provider: an amount of a resource class, all required or all forbidden traits or aggregates,
-or the tree. A *requirement* has all conditions that one provider has to satisfy: the conditions of a suffixed group, or
-of one resource class of the unsuffixed group. ``compile_request`` makes those of a request, and ``requirements_of``
-those of a group; it is the only place that resolves the uuid of ``in_tree``.
-
-Both are evaluated in two ways, ``matches`` and ``accepts`` (see ``ProviderCondition``). The other members of a
-condition are what ``ops/explain`` needs of every kind. By type it asks only for amounts (``ResourcePart``), aggregates
-that the root may have instead (``AggregateCondition``), pools that ``TreeCondition`` excludes, and similar names
-(``TraitCondition``).
-
-Conditions and requirements are immutable and comparable, so ``dataclasses.replace`` on ``Requirement.conditions`` makes
-"the request without this rule" or "all rules up to this one".
+A *requirement* has all conditions that one provider has to satisfy. Both are evaluated in two ways, ``matches`` and
+``accepts`` (see ``ProviderCondition``). The other members of a condition are what ``ops/explain`` needs of every kind.
+By type it asks only for amounts (``ResourcePart``), aggregates that the root may have instead (``AggregateCondition``),
+pools that ``TreeCondition`` excludes, and similar names (``TraitCondition``).
 """
 
 from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from placement.cache.providers import DISABLED_TRAIT, Provider
-from placement.search.request import CandidateRequest, RequestGroup
 
 if TYPE_CHECKING:
     # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
@@ -31,7 +22,8 @@ if TYPE_CHECKING:
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
 
-
+#: The providers for which an operation on a column takes one step: about as long as a step of the solver.
+PROVIDERS_PER_STEP = 128
 #: Required or forbidden, these traits tell what a provider is doing, not what it is: the compute service sets and
 #: removes them while the host stays the same.
 STATE_TRAITS = frozenset({DISABLED_TRAIT})
@@ -40,17 +32,14 @@ STATE_TRAITS = frozenset({DISABLED_TRAIT})
 class ProviderCondition:
     """A rule about a single provider."""
 
+    #: The name of the query parameter.
+    parameter: ClassVar[str]
     #: Whether its parameter belongs to no group, so that it is one rule for the root and all groups.
     of_whole_request = False
     #: Whether the query has a ``!`` before ``subject``.
     forbidden = False
     #: Whether it says where a provider is, and not what it has. The user knows the place, so sentences name it last.
     is_place = False
-
-    @property
-    def parameter(self) -> str:
-        """The name of the query parameter."""
-        raise NotImplementedError
 
     @property
     def subject(self) -> str:
@@ -75,6 +64,10 @@ class ProviderCondition:
     def matches(self, partition: Partition) -> Flags:
         """Return which providers of a partition satisfy it in their own trees. A search asks about all trees."""
         raise NotImplementedError
+
+    def steps(self, partition: Partition) -> int:
+        """Return the steps that a search counts for ``matches``: those of an operation on one column."""
+        return 1 + partition.size // PROVIDERS_PER_STEP
 
     def parts(self) -> Sequence[ProviderCondition]:
         """Divide the condition into those that a provider can violate one by one."""
@@ -145,6 +138,9 @@ class NameCondition(ProviderCondition):
 
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
+
+    def steps(self, partition: Partition) -> int:
+        return super().steps(partition) + partition.distinct_sets
 
     def parts(self) -> Sequence[NameCondition]:
         """Divide the condition by sets, or by forbidden names."""
@@ -307,119 +303,3 @@ class Requirement:
                 evaluated[condition] = condition.matches(partition)
             flags &= evaluated[condition]
         return flags
-
-
-@dataclass(frozen=True)
-class CompiledRequest:
-    """A request as requirements, compiled once for all search units."""
-
-    request: CandidateRequest
-    requirements: tuple[Requirement, ...]
-    #: The providers of the unsuffixed group satisfy this together: they have one trait of each set.
-    collective: TraitCondition
-    #: The conditions that the root of a tree must satisfy.
-    root: Requirement
-
-    # These follow from the fields, also after ``dataclasses.replace``.
-
-    @functools.cached_property
-    def distinct(self) -> Mapping[Requirement, tuple[str, ...]]:
-        """The distinct requirements, each with the suffixes of the groups that have it."""
-        distinct: dict[Requirement, tuple[str, ...]] = {}
-        for requirement in self.requirements:
-            distinct[requirement] = (*distinct.get(requirement, ()), requirement.suffix)
-        return distinct
-
-    @functools.cached_property
-    def indexes(self) -> Sequence[int]:
-        """For each requirement its index in ``distinct``."""
-        index_of = {requirement: index for index, requirement in enumerate(self.distinct)}
-        return [index_of[requirement] for requirement in self.requirements]
-
-    @functools.cached_property
-    def subtrees(self) -> Sequence[Sequence[int]]:
-        """For each ``same_subtree`` of several groups, the indexes of their requirements in ``requirements``."""
-        subtrees = []
-        for suffixes in self.request.same_subtree:
-            indexes = [index for index, requirement in enumerate(self.requirements) if requirement.suffix in suffixes]
-            if len(indexes) > 1:
-                subtrees.append(indexes)
-        return subtrees
-
-    @functools.cached_property
-    def requested_sums(self) -> Mapping[str, int]:
-        """The sum of the amounts for each class that several requirements name. No candidate needs more."""
-        amounts: dict[str, list[int]] = {}
-        for requirement in self.requirements:
-            for name, amount in requirement.resources:
-                amounts.setdefault(name, []).append(amount)
-        return {name: min(sum(amounts[name]), 2**62) for name in sorted(amounts) if len(amounts[name]) > 1}
-
-    def bits(self, provider: Provider, root: Provider | None) -> int:
-        """Return one bit for each distinct requirement, in the order of ``distinct``, that accepts ``provider``.
-
-        One bit for each set of ``collective`` follows. A provider that satisfies no requirement has no bits.
-
-        :param root: as for a condition.
-        """
-        requirements = enumerate(self.distinct)
-        bits = sum([1 << number for number, requirement in requirements if requirement.accepts(provider, root)])
-        return bits and bits | self.collective.satisfied_sets(provider.traits) << len(self.distinct)
-
-    def bits_at(self, tree: Sequence[Provider], sharing: Sequence[Provider]) -> list[int]:
-        """Return the bits of the providers of a search unit."""
-        return [self.bits(provider, tree[0]) for provider in tree] + [self.bits(provider, None) for provider in sharing]
-
-
-def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int | None]) -> CompiledRequest:
-    """Divide the groups of ``request`` into requirements.
-
-    :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.
-    """
-    requirements: list[Requirement] = []
-    collective: set[frozenset[str]] = set()
-    root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden, RootTraitCondition)
-    for group in request.groups:
-        requirements += requirements_of(group, root_id_of)
-        if not group.use_same_provider:
-            collective.update(group.traits.any_of)
-            if group.aggregates.forbidden:
-                root.append(AggregateCondition((group.aggregates.forbidden,), forbidden=True))
-    return CompiledRequest(
-        request=request,
-        requirements=tuple(requirements),
-        collective=TraitCondition(tuple(sorted(collective, key=sorted))),
-        root=Requirement('', True, tuple(root)),
-    )
-
-
-def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> list[Requirement]:
-    """Return the requirement of a group, or those of the unsuffixed group: one for each class.
-
-    :param root_id_of: as for ``compile_request``.
-    """
-    traits, aggregates = group.traits, group.aggregates
-    # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
-    conditions = _trait_conditions(traits.any_of if group.use_same_provider else (), traits.forbidden)
-    if aggregates.any_of:
-        conditions.append(AggregateCondition(aggregates.any_of, or_root=not group.use_same_provider))
-    if aggregates.forbidden:
-        conditions.append(AggregateCondition((aggregates.forbidden,), forbidden=True))
-    if group.in_tree is not None:
-        conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
-    resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
-    if group.use_same_provider:
-        return [Requirement(group.suffix, True, (*resources, *conditions))]
-    return [Requirement(group.suffix, False, (condition, *conditions)) for condition in resources]
-
-
-def _trait_conditions(
-    any_of: Sequence[frozenset[str]], forbidden: frozenset[str], kind: type[TraitCondition] = TraitCondition
-) -> list[ProviderCondition]:
-    conditions: list[ProviderCondition] = []
-    if any_of:
-        # In one order, so that equal groups have equal requirements.
-        conditions.append(kind(tuple(sorted(any_of, key=lambda names: (len(names) > 1, sorted(names))))))
-    if forbidden:
-        conditions.append(kind((forbidden,), forbidden=True))
-    return conditions
