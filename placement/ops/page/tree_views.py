@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from placement import exception, uuid_spelling
 from placement.cache.providers import DISABLED_TRAIT
 from placement.ops.page.view import Missing, Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity_report, consumer_reports, provider_trees
-from placement.ops.reports.capacity_report import TreeRow
 from placement.ops.reports.provider_trees import ProviderTree
 
 #: The number of entries on one page of each list.
@@ -31,7 +29,7 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         raise exception.BadQuery(f'“order” must be fullest, name or a resource class, not “{order}”.')
     total, rows = capacity_report.list_trees(snapshot, trees, order, (page - 1) * _TREES, _TREES)
     pages = Pagination(page, _TREES, total)
-    data = {'search': trees.name, 'scope': trees, 'order': order, 'trees': list(map(_row, rows)), **pages.data()}
+    data = {'search': trees.name, 'scope': trees, 'order': order, 'trees': rows, **pages.data()}
     all_classes = capacity_report.class_names(snapshot)
     shown = {name for row in rows for name in row.utilizations}
     extra = {
@@ -41,16 +39,6 @@ def trees_view(sources: Sources, parameters: Parameters) -> View:
         'all_classes': all_classes,
     }
     return View('trees.html', 'Trees', data, extra)
-
-
-def _row(row: TreeRow) -> dict[str, Any]:
-    """Return the data of one row. ``reserved`` lists the classes without capacity and usage in the tree."""
-    utilizations = row.utilizations.items()
-    return {
-        **vars(row),
-        'over_committed': [name for name, utilization in utilizations if utilization.over_committed],
-        'reserved': [name for name, utilization in utilizations if not utilization.capacity and not utilization.used],
-    }
 
 
 def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:

@@ -213,13 +213,17 @@ FULLEST, NAME = 'fullest', 'name'
 class TreeRow:
     """One tree, with name and uuid of its root, and the sums over its providers by resource class.
 
-    ``disabled`` tells whether the root has the trait ``COMPUTE_STATUS_DISABLED``: there nova places nothing.
+    ``over_committed`` lists the classes whose usage exceeds the capacity of an inventory, ``reserved`` those without
+    capacity and usage. ``disabled`` tells whether the root has the trait ``COMPUTE_STATUS_DISABLED``: there nova places
+    nothing.
     """
 
     uuid: str
     name: str
     providers: int
     utilizations: Mapping[str, Utilization]
+    over_committed: Sequence[str]
+    reserved: Sequence[str]
     disabled: bool
 
 
@@ -260,8 +264,12 @@ def list_trees(
             name: Utilization(*map(int, sums(partition, name)[number].tolist()))
             for name in sorted(names, key=snapshot.names.class_ids.__getitem__)
         }
-        disabled = DISABLED_TRAIT in tree[0].traits
-        rows.append(TreeRow(tree[0].uuid, tree[0].display_name, len(tree), utilizations, disabled))
+        over_committed = [name for name, utilization in utilizations.items() if utilization.over_committed]
+        reserved = [
+            name for name, utilization in utilizations.items() if not (utilization.capacity or utilization.used)
+        ]
+        root, disabled = tree[0], DISABLED_TRAIT in tree[0].traits
+        rows.append(TreeRow(root.uuid, root.display_name, len(tree), utilizations, over_committed, reserved, disabled))
     return len(places), rows
 
 
