@@ -41,9 +41,8 @@ class InventoryHistory:
     """The aware times at which an inventory and its allocations were written; None if unknown.
 
     ``updated_at`` is the time of the latest change of the inventory, or of its creation; claims do not change it.
-    ``allocated`` is the sum of all allocations, ``allocated_before`` the sum of those written before that time.
-    ``mismatch`` is ``allocated`` if the recorded usage differs, because another program has written to the database;
-    otherwise None.
+    ``allocated`` is the sum of all allocations, ``allocated_before`` the sum of those written before that time. The
+    recorded usage differs from ``allocated`` if another program has written to the database.
     """
 
     updated_at: dt.datetime | None
@@ -51,7 +50,6 @@ class InventoryHistory:
     allocations_to: dt.datetime | None
     allocated: int
     allocated_before: int
-    mismatch: int | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,8 +91,7 @@ class ProviderTree:
     def allocated(self, provider: Provider, resource_class: str) -> int:
         """Return the sum of the allocations of one inventory."""
         history = self.histories.get((provider.id, resource_class))
-        mismatch = history.mismatch if history else None
-        return provider.inventories[resource_class].used if mismatch is None else mismatch
+        return history.allocated if history else provider.inventories[resource_class].used
 
     def explain_over_commitment(self, provider: Provider, resource_class: str, *, iso_times: bool = False) -> str:
         """Return sentences about when and why an inventory was over-committed, as far as the times show it.
@@ -307,16 +304,15 @@ def _read_histories(
         sa.select(
             _inventories.c.resource_provider_id,
             _classes.c.name,
-            _inventories.c.used,
-            changed.label('changed'),
-            sa.func.min(written).label('oldest'),
-            sa.func.max(written).label('newest'),
-            sa.func.coalesce(sa.func.sum(_allocations.c.used), 0).label('allocated'),
-            sa.func.coalesce(sa.func.sum(sa.case((written < changed, _allocations.c.used))), 0).label('before'),
+            changed,
+            sa.func.min(written),
+            sa.func.max(written),
+            sa.func.coalesce(sa.func.sum(_allocations.c.used), 0),
+            sa.func.coalesce(sa.func.sum(sa.case((written < changed, _allocations.c.used))), 0),
         )
         .join(_classes, _classes.c.id == _inventories.c.resource_class_id)
         .outerjoin(tables.allocations, tables.ALLOCATION_OF_INVENTORY)
-        .group_by(_inventories.c.id, _inventories.c.resource_provider_id, _classes.c.name, _inventories.c.used, changed)
+        .group_by(_inventories.c.id, _inventories.c.resource_provider_id, _classes.c.name, changed)
     )
     if members is None:
         is_over_committed = sa.and_(_inventories.c.used > capacity_limit(_inventories.c), _inventories.c.used > 0)
@@ -325,14 +321,9 @@ def _read_histories(
         ids = [provider.id for provider in members]
         conditions = [_inventories.c.resource_provider_id.in_(chunk) for chunk in sql.chunks(ids)]
     return {
-        (row.resource_provider_id, row.name): InventoryHistory(
-            sql.with_utc(row.changed),
-            sql.with_utc(row.oldest),
-            sql.with_utc(row.newest),
-            int(row.allocated),
-            int(row.before),
-            None if row.used == row.allocated else int(row.allocated),
+        (provider_id, name): InventoryHistory(
+            sql.with_utc(changed_at), sql.with_utc(oldest), sql.with_utc(newest), int(allocated), int(before)
         )
         for condition in conditions
-        for row in tx.execute(query.where(condition))
+        for provider_id, name, changed_at, oldest, newest, allocated, before in tx.execute(query.where(condition))
     }
