@@ -32,19 +32,6 @@ METRICS_PATH = '/metrics'
 HEALTH_PATH = '/healthcheck'
 PAGE_PATH = '/page'
 
-#: The document at ``/``, for people who follow the address of the listener.
-_INDEX = """\
-<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>placement</title></head>
-<body><h1>placement</h1>
-<ul>
-{}</ul>
-</body>
-</html>
-"""
-
 DESCRIPTION = """
 Serve /metrics (for Prometheus), /healthcheck and /healthcheck/ready on the address in [metrics] bind.
 placement-api starts this automatically. Under another WSGI server run it beside the server, with the same configuration
@@ -102,9 +89,7 @@ def _serve(args: argparse.Namespace) -> int:
 def application(
     check: Callable[[], str | None], registry: CollectorRegistry, page: WSGIApplication | None = None
 ) -> WSGIApplication:
-    """Return the application for ``/metrics``, ``/healthcheck``, ``/healthcheck/ready`` and ``/``, which links to them.
-
-    Anything else is 404.
+    """Return the application for ``/metrics``, ``/healthcheck`` and ``/healthcheck/ready``. Anything else is 404.
 
     :param check: returns a sentence that says why the database cannot be used, or None.
     :param registry: the registry that ``/metrics`` shows.
@@ -112,6 +97,7 @@ def application(
     """
     metrics_app: WSGIApplication = make_wsgi_app(registry)
     paths = [METRICS_PATH, HEALTH_PATH, HEALTH_PATH + READY, *([] if page is None else [f'{PAGE_PATH}/'])]
+    not_found = f'Not found. Try {", ".join(paths)}.\n'
 
     def route(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ['PATH_INFO'] == METRICS_PATH:
@@ -120,18 +106,9 @@ def application(
             environ['SCRIPT_NAME'] += PAGE_PATH
             environ['PATH_INFO'] = environ['PATH_INFO'].removeprefix(PAGE_PATH)
             return page(environ, start_response)
-        status, media_type, text = '404 Not Found', 'text/plain', f'Not found. Try {", ".join(paths)}.\n'
-        if environ['PATH_INFO'] in ('', '/'):
-            status, media_type, text = (
-                '200 OK',
-                'text/html; charset=UTF-8',
-                _INDEX.format(''.join(f'<li><a href="{path.lstrip("/")}">{path}</a></li>\n' for path in paths)),
-            )
-        headers = [('Content-Type', media_type), ('Content-Length', str(len(text)))]
-        start_response(
-            status, [*headers, ('Content-Security-Policy', "default-src 'none'"), ('Cache-Control', 'no-store')]
-        )
-        return [b'' if environ['REQUEST_METHOD'] == 'HEAD' else text.encode()]
+        headers = [('Content-Type', 'text/plain'), ('Content-Length', str(len(not_found)))]
+        start_response('404 Not Found', [*headers, ('Cache-Control', 'no-store')])
+        return [b'' if environ['REQUEST_METHOD'] == 'HEAD' else not_found.encode()]
 
     return HealthCheck(route, HEALTH_PATH, check)
 
