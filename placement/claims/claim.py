@@ -1,9 +1,8 @@
 """The transaction of a claim or a reshape: it writes allocations and updates ``inventories.used``.
 
 api-ref/allocations.md#what-a-write-means and api-ref/reshaper.md#meaning define what the request means. This docstring
-is the one place that lists the statements of the transaction, its locks, its end and its conflicts. ``_write`` and
-``_release`` execute the steps from top to bottom; ``plan.make_plan`` has steps 0 to 2, ``_replace_inventories`` 5a to
-5c.
+is the one place that lists the statements of the transaction, its locks, its end and its conflicts. ``_write`` executes
+the steps from top to bottom; ``plan.make_plan`` has steps 0 to 2, ``_replace_inventories`` 5a to 5c.
 
 The steps
 ---------
@@ -12,14 +11,9 @@ The order of the steps is also the order of the locks and of the checks. It is t
 database, so that claims wait for one another instead of deadlocking. All locks are held until the transaction ends.
 For many rows a step has several statements of the same kind (the limits are in ``db.sql``).
 
-===============  ===================================================================================================
-Kind of request  Steps
-===============  ===================================================================================================
-write            1 to 8. Steps 4 to 8 are one ``StatementBatch``
-clear            4a, 5, 6, 8, where steps 5 to 8 are one batch: a request whose only claim has empty ``allocations``
-DELETE           4a, 6, 8, where steps 6 to 8 are one batch
-reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 5c to 8
-===============  ===================================================================================================
+A claim has steps 1 to 8; steps 4 to 8 are one ``StatementBatch``. DELETE is a claim without allocations that increments
+no generation of a provider: it has no step 5. A reshape has steps 0 to 8; step 4 and 5a are one batch, and after 5b a
+second one has 5c to 8.
 
 0.  Read the providers whose inventories are replaced, compare their generations with those that were sent, and check
     the capacity of each new inventory.
@@ -35,9 +29,6 @@ reshape          0 to 8. Step 4 and 5a are one batch; after 5b a second one has 
 4.  Consumers: UPDATE those that keep allocations and DELETE the others, by id and only at the generation that step 1
     read. Then INSERT new consumers, in order of uuid (``consumers.add_statements``). If some are updated and others
     deleted, the UPDATE includes all of them, so that they are locked in order of id.
-4a. Delete the consumer, then its allocations, with DELETE ... RETURNING. On MySQL, which lacks it, step 1 and the
-    deletions of steps 4 and 7 are executed instead. Allocation rows can be locked this early, because each transaction
-    that writes allocations of a consumer locks the consumer first.
 5.  Providers: one UPDATE increments the generations, in order of id (``generation.increment_all``). It locks the rows,
     so claims on one provider execute the next steps one at a time.
 5a. A reshape increments the generations of all providers, 300 with each UPDATE (``generation.increment``). It changes
@@ -87,10 +78,9 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
-from placement import exception
 from placement.claims import consumers, diagnosis, usage
-from placement.claims.current import CurrentState, concurrent_update, delete_returning, read_current_state
-from placement.claims.plan import ClaimPlan, check_generation, make_plan
+from placement.claims.current import concurrent_update
+from placement.claims.plan import ClaimPlan, make_plan
 from placement.claims.requested import ConsumerClaim, ReshapedProvider, Unset
 from placement.db import change_log, generation, tables
 from placement.db.api import Database, RollbackAndDiagnose
@@ -111,15 +101,8 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have been made,
         or may still be made.
     """
-
-    def work(tx: sa.Connection) -> None:
-        if len(claims) == 1 and not claims[0].allocations:
-            _release(tx, claims[0].consumer_uuid, claims[0])
-        else:
-            _write(db, tx, claims)
-
     with db.metrics.claim():
-        db.write(work)
+        db.write(lambda tx: _write(db, tx, claims))
 
 
 def reshape(db: Database, reshaped: Sequence[ReshapedProvider], claims: Sequence[ConsumerClaim]) -> None:
@@ -147,10 +130,11 @@ def delete_allocations(db: Database, consumer_uuid: str) -> None:
     :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have been made,
         or may still be made.
     """
-    db.write(lambda tx: _release(tx, consumer_uuid))
+    deletion = ConsumerClaim(consumer_uuid, project_id='', user_id='', allocations={}, is_deletion=True)
+    db.write(lambda tx: _write(db, tx, [deletion]))
 
 
-# The transactions, from top to bottom --------------------------------------------------------------------
+# The transaction, from top to bottom ---------------------------------------------------------------------
 
 
 def _write(
@@ -176,7 +160,9 @@ def _write(
     # 6. Usage.
     usage.add_usage_statements(batch, plan.changes, rejection)
     # 7. Allocations.
-    _delete_rows(batch, plan.current)
+    # By id: InnoDB then locks neither rows of other consumers nor gaps.
+    ids = [row.id for row in plan.current.rows]
+    batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids})', ids, error=concurrent_update, table=tables.allocations)
     _insert_rows(batch, plan, desired)
     if plan.orphaned:
         usage.add_release_statements(batch, plan.orphaned)
@@ -205,44 +191,6 @@ def _replace_inventories(batch: StatementBatch, plan: ClaimPlan) -> InventoryRep
     replacement.add_writes(batch)
     change_log.record_providers(batch.tx, plan.reshaped_ids)
     return replacement
-
-
-def _release(tx: sa.Connection, consumer_uuid: str, claim: ConsumerClaim | None = None) -> None:
-    """Delete a consumer and its allocations.
-
-    :param claim: the claim with empty ``allocations``; None for DELETE, which neither compares the generation of the
-        consumer nor increments the generations of the providers.
-    """
-    current = _delete_consumer(tx, consumer_uuid)
-    if claim is not None:
-        check_generation(claim, current)
-    elif not current.rows:
-        raise exception.AllocationsNotFound(consumer=consumer_uuid)
-    batch = StatementBatch(tx)
-    if claim is not None:
-        generation.increment_all(batch, current.provider_ids())
-    amounts, orphaned = current.amounts()
-    usage.add_release_statements(batch, amounts | orphaned)
-    change_log.record_usage(tx, current.provider_ids())
-    batch.defer()
-
-
-def _delete_consumer(tx: sa.Connection, consumer_uuid: str) -> CurrentState:
-    """Delete a consumer and its allocation rows, and return them as they were."""
-    if tx.dialect.delete_returning:
-        return delete_returning(tx, consumer_uuid)
-    current = read_current_state(tx, [consumer_uuid])
-    batch = StatementBatch(tx)
-    consumers.add_statements(batch, {}, current.consumers)
-    _delete_rows(batch, current)
-    batch.execute()
-    return current
-
-
-def _delete_rows(batch: StatementBatch, current: CurrentState) -> None:
-    """Add the deletion of the current rows, by id: InnoDB then locks neither rows of other consumers nor gaps."""
-    ids = [row.id for row in current.rows]
-    batch.add_for_ids('DELETE FROM {table} WHERE id IN ({ids})', ids, error=concurrent_update, table=tables.allocations)
 
 
 def _insert_rows(batch: StatementBatch, plan: ClaimPlan, desired: Mapping[str, consumers.ConsumerAttributes]) -> None:

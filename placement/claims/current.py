@@ -147,37 +147,3 @@ _SELECTS = {
         'providers': "SELECT 'providers', uuid, id, 0, 0, 0, 0 FROM {tables.resource_providers} WHERE uuid",
     }.items()
 }
-
-_DELETE_CONSUMER = sql.statement(
-    'DELETE FROM {table} WHERE uuid = ? RETURNING {columns}',
-    table=tables.consumers,
-    columns=', '.join(ConsumerRow._fields),
-)
-# Instead of counting inventories, this counts 1. A release does not check whether it updates each inventory.
-_DELETE_ALLOCATIONS = sql.statement(
-    'DELETE FROM {table} WHERE consumer_id = ? RETURNING consumer_id, {columns}, 1',
-    table=tables.allocations,
-    columns=', '.join(AllocationRow._fields[1:-1]),
-)
-
-
-def delete_returning(tx: sa.Connection, consumer: str) -> CurrentState:
-    """Delete a consumer, then its allocations, in two statements, and return them as they were.
-
-    MySQL, and SQLite before 3.35, have no DELETE ... RETURNING.
-
-    :param consumer: a canonical uuid.
-    :raises RetryTransaction: the consumer was created between the two statements, or a statement was interrupted.
-    """
-    returned = []
-    for text in (_DELETE_CONSUMER, _DELETE_ALLOCATIONS):
-        result = sql.execute_text(tx, text, consumer)
-        # If KILL QUERY comes before the first row, MariaDB reports success, and not even an empty list of rows.
-        if not result.returns_rows:
-            raise concurrent_update()
-        returned.append(result.all())
-    deleted, rows = [ConsumerRow._make(row) for row in returned[0]], [AllocationRow._make(row) for row in returned[1]]
-    # Another transaction has just inserted both, so the next attempt deletes the row of the consumer.
-    if rows and not deleted:
-        raise concurrent_update()
-    return CurrentState({row.uuid: row for row in deleted}, rows)

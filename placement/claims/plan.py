@@ -68,7 +68,7 @@ class ClaimPlan:
 
         The rule is api-ref/allocations.md#generations-that-a-write-increments.
         """
-        cleared = {claim.consumer_uuid for claim in self.claims if not claim.allocations}
+        cleared = {claim.consumer_uuid for claim in self.claims if not claim.allocations and not claim.is_deletion}
         released = {row.resource_provider_id for row in self.current.rows if row.consumer_uuid in cleared}
         return released.union(allocation.inventory[0] for allocation in self.requested)
 
@@ -93,7 +93,9 @@ def make_plan(
     # 1. Read.
     current = read_current_state(tx, [claim.consumer_uuid for claim in claims], claims)
     for claim in claims:
-        check_generation(claim, current)
+        if claim.is_deletion and not current.rows:
+            raise exception.AllocationsNotFound(consumer=claim.consumer_uuid)
+        _check_generation(claim, current)
     # 2. Resource classes of the inventories and of the allocations.
     names = [name for provider in reshaped for name in provider.inventories]
     for claim in claims:
@@ -152,7 +154,7 @@ def _check_provider(provider: ReshapedProvider, stored: ProviderGeneration | Non
         inventory.raise_unless_storable(resource_class, provider.uuid, zero_allowed=True)
 
 
-def check_generation(claim: ConsumerClaim, current: CurrentState) -> None:
+def _check_generation(claim: ConsumerClaim, current: CurrentState) -> None:
     """Compare the generation in the claim with the current one, or with None if the consumer does not exist.
 
     :raises ConsumerGenerationConflict: they differ.

@@ -26,7 +26,7 @@ class ConsumerClaim:
     and class name to an amount of 1 or more, in the order of the request; if it is empty, the consumer releases
     everything. ``generation`` is the generation in the request: None if the consumer must not exist yet, ``UNSET``
     below microversion 1.28. ``consumer_type`` is ``UNSET`` below microversion 1.38: then an existing consumer keeps its
-    type, and a new one has none.
+    type, and a new one has none. ``is_deletion`` is true for DELETE.
     """
 
     consumer_uuid: str
@@ -35,6 +35,7 @@ class ConsumerClaim:
     allocations: Mapping[str, Mapping[str, int]]
     generation: int | Unset | None = UNSET
     consumer_type: str | Unset = UNSET
+    is_deletion: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,25 +143,6 @@ def test_a_malformed_request_is_400_without_the_database(
         assert send_request(app, method, path, body).status_int == 400
 
 
-@pytest.mark.parametrize('table', ['placement_consumers', 'placement_allocations'])
-def test_a_deletion_that_is_interrupted_without_an_error_is_retried(app: Any, table: str) -> None:
-    """As MariaDB does: KILL QUERY makes a DELETE ... RETURNING succeed without a result."""
-    host = create_provider(app, VCPU=4)
-    interrupted: list[str] = []
-
-    def interrupt(_cursor: Any, statement: str, *_arguments: Any) -> bool:
-        is_first = statement.startswith(f'DELETE FROM {table} ') and 'RETURNING' in statement and not interrupted
-        if is_first:
-            interrupted.append(statement)
-        return is_first
-
-    assert send_request(app, 'PUT', f'/allocations/{CONSUMER}', claim_body({host: {'VCPU': 4}})).status_int == 204
-    with listening(app.db.engine, 'do_execute', interrupt):
-        assert send_request(app, 'DELETE', f'/allocations/{CONSUMER}').status_int == 204
-    assert len(interrupted) == 1
-    assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 0}
-
-
 @pytest.mark.parametrize('retries', [1, 5])
 def test_a_read_is_retried_when_the_database_was_locked(app: Any, retries: int) -> None:
     conflicts: list[int] = []

@@ -255,15 +255,15 @@ def hosts(request: pytest.FixtureRequest, app: Any, context: RequestContext) -> 
 def test_claims_of_one_consumer(
     app: Any, context: RequestContext, hosts: list[ResourceProvider], queries: Counter
 ) -> None:
-    """A new consumer costs six, a known one seven, its release four or five, and a custom class one more."""
+    """A new consumer costs six, a known one seven, its release five or six, and a custom class one more."""
     with queries(at_most=6):
         consumer = claim(app, claim_body(amounts(hosts)))
     with queries(at_most=7):
         demand(app, 'PUT', f'/allocations/{consumer}', claim_body(amounts(hosts, 2), 1))
-    with queries(at_most=5):
+    with queries(at_most=6):
         demand(app, 'PUT', f'/allocations/{consumer}', claim_body({}, 2))
     consumer = claim(app, claim_body(amounts(hosts)))
-    with queries(at_most=4):
+    with queries(at_most=5):
         demand(app, 'DELETE', f'/allocations/{consumer}')
     for name in ('CUSTOM_GPU', 'CUSTOM_FPGA'):
         demand(app, 'PUT', f'/resource_classes/{name}')
