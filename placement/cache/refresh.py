@@ -127,7 +127,7 @@ class ProviderCache:
 
     def _compared(self, state: CacheState | None, refreshes: int, sums: change_log_reader.Sums) -> Snapshot:
         """Return the snapshot of ``state`` if the database still has its ``sums``, otherwise refresh the cache."""
-        self._db.metrics.cache_checked()
+        self._db.metrics.cache_checked.set_to_current_time()
         self._checked_at = self._clock()
         if state is not None and sums == state.log_position.total:
             self._older_since = None
@@ -217,7 +217,7 @@ class ProviderCache:
                 # Set this before the transaction ends. Even if the end fails, the data are valid, and the next snapshot
                 # has to follow from them.
                 self._state = dataclasses.replace(newest, refresh=self._refreshes)
-        self._db.metrics.cache_checked()
+        self._db.metrics.cache_checked.set_to_current_time()
         if newest is not state:
             seconds = time.monotonic() - started
             self._db.metrics.cache_refreshed(newest.snapshot.provider_count, newest.changed, seconds, reloads)

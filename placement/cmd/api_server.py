@@ -158,7 +158,7 @@ class _Server(BaseApplication):
             self._state = self._prepare(conf)
         except exception.PlacementError as error:
             LOG.error('The previous configuration stays in use: %s', error.for_operators)
-            observability.create(self.conf).config_reloaded(success=False)
+            observability.create(self.conf).config_reload_success.set(False)
         else:
             self.conf, self._workers = conf, 0
         super().reload()
@@ -207,7 +207,7 @@ class _Server(BaseApplication):
         try:
             application = deploy.loadapp(conf)
             application.db.dispose()
-            application.db.metrics.config_reloaded(success=True)
+            application.db.metrics.config_reload_success.set(True)
             state = application.state
             del application
         finally:

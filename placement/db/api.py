@@ -75,7 +75,7 @@ class Database:
         is_limited = self._options.max_pool_size > 0 and self._options.max_overflow >= 0
         limit = self._options.max_pool_size + self._options.max_overflow if is_limited else math.inf
         self.metrics.instrument(self.engine, limit)
-        self.availability = availability.Availability(self.metrics.set_read_only)
+        self.availability = availability.Availability(self.metrics.read_only.set)
         #: Begins a transaction that changes only slots and entries of the change log. Nothing retries it.
         self.slot_transaction = functools.partial(self._transaction, Mode.WRITE_EAGER)
         self._retry_policy = RetryPolicy(self._options.max_transaction_retries)
@@ -150,7 +150,7 @@ class Database:
                 except Exception as error:
                     attempt = self._retry_policy.next_attempt(attempt, error)
                     if not attempt.is_reconnected:
-                        self.metrics.transaction_retried(type(error).__name__)
+                        self.metrics.transaction_retries.labels(type(error).__name__).inc()
                 time.sleep(attempt.delay_seconds)
 
     def _write_once(self, work: Callable[[sa.Connection], T]) -> T:

@@ -49,7 +49,7 @@ def list_allocation_candidates(req: Request, context: RequestContext, candidate_
     count = req.environ[request_log.CANDIDATES_KEY] = sum(map(len, candidates.candidate_sets))
     metrics.search_finished(count, time.monotonic() - started)
     for limit in candidates.limits_reached:
-        metrics.search_truncated(limit.value)
+        metrics.searches_truncated.labels(limit.value).inc()
     query = request_log.quote(req.query_string)
     if candidates.limits_reached:
         limits = describe_limits(candidates.limits_reached, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from oslo_config import cfg
 
@@ -18,16 +18,17 @@ CONNECTION, DATABASE, KEYSTONE = PHASES = ('connection', 'database', 'keystone')
 #: The ``result`` of a claim that succeeded.
 ACCEPTED = 'accepted'
 
-_NO_MEASUREMENT = contextlib.nullcontext()
 
+class _NoMetrics(contextlib.nullcontext[None]):
+    """Has every metric and method of ``Metrics``: itself, which does nothing when it is called or entered."""
 
-class _NoMetrics:
-    """Has every method of ``Metrics``. Each only returns an empty context manager."""
-
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> _NoMetrics:
         # Python calls this only if the object does not have the attribute yet.
-        self.__dict__[name] = method = lambda *_args, **_options: _NO_MEASUREMENT
-        return method
+        self.__dict__[name] = self
+        return self
+
+    def __call__(self, *_args: object, **_options: object) -> _NoMetrics:
+        return self
 
 
 def create(conf: cfg.ConfigOpts) -> Metrics:

@@ -104,7 +104,10 @@ class Span:
 
 
 class Metrics:
-    """Counts events, with a method for each, in ``registry``. doc/observability.md explains each metric."""
+    """Counts events in ``registry``. doc/observability.md explains each metric.
+
+    Whoever notices an event counts it with the metric itself, if there is one, and otherwise with a method.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -131,11 +134,11 @@ class Metrics:
         self._errors = counter(
             'placement_server_errors', 'Requests answered with a status of 500 or above.', ('route', 'status')
         )
-        self._tokens_not_cached = counter(
+        self.tokens_not_cached = counter(
             'placement_tokens_not_cached', 'Tokens that Keystone validated and memcached did not keep.'
         )
         self._claims = counter('placement_claims', 'Claims, by result.', ('result',))
-        self._retries = counter('placement_transaction_retries', 'Retries of transactions.', ('reason',))
+        self.transaction_retries = counter('placement_transaction_retries', 'Retries of transactions.', ('reason',))
         self._candidates_returned = histogram(
             'placement_allocation_candidates_returned',
             'Candidates returned by a search.',
@@ -144,10 +147,10 @@ class Metrics:
         self._search_duration = histogram(
             'placement_allocation_candidates_duration_seconds', 'Time of a search for candidates.'
         )
-        self._searches_truncated = counter(
+        self.searches_truncated = counter(
             'placement_allocation_candidates_truncated', 'Searches for candidates that reached a limit.', ('limit',)
         )
-        self._explanations_dropped = counter(
+        self.explanations_dropped = counter(
             'placement_explanations_dropped', 'Searches without candidates that the log does not explain.'
         )
         self._cache_updates = counter(
@@ -163,23 +166,23 @@ class Metrics:
         self._cache_providers = gauge(
             'placement_cache_providers', 'Resource providers in the cache.', multiprocess_mode='mostrecent'
         )
-        self._cache_checked = gauge(
+        self.cache_checked = gauge(
             'placement_cache_checked_timestamp_seconds',
             'When a cache was last compared with the change log.',
             multiprocess_mode='max',
         )
-        self._config_reload_success = gauge(
+        self.config_reload_success = gauge(
             'placement_config_reload_success',
             'Whether the configuration was valid when it was last loaded.',
             multiprocess_mode='mostrecent',
         )
         # Each process notices only by its own changes, so the last one to notice decides.
-        self._read_only = gauge(
+        self.read_only = gauge(
             'placement_database_read_only',
             'Whether the database rejects changes, as far as the processes know.',
             multiprocess_mode='mostrecent',
         )
-        self._threads = gauge('placement_threads', 'Threads that process requests.')
+        self.threads = gauge('placement_threads', 'Threads that process requests.')
         self._threads_busy = gauge('placement_threads_busy', 'Threads that are processing a request.')
         self._connections = gauge('placement_database_connections', 'Connections to the database.', ('pool', 'field'))
         self._connections_waiting = gauge(
@@ -190,7 +193,7 @@ class Metrics:
         """Create counters with the value 0. Otherwise they would not exist before the first event.
 
         :param operations: pairs of declared path and method.
-        :param limits: the possible arguments of ``search_truncated``.
+        :param limits: the values of ``Limit``.
         """
         for route, method in operations:
             self._request_duration.labels(route, method)
@@ -199,12 +202,12 @@ class Metrics:
             for status in ('500', '503'):
                 self._errors.labels(route, status)
         for limit in limits:
-            self._searches_truncated.labels(limit)
+            self.searches_truncated.labels(limit)
         for result in (ACCEPTED, *(result for _, result in CLAIM_REJECTIONS)):
             self._claims.labels(result)
         for reason in RETRY_REASONS:
-            self._retries.labels(reason)
-        self.set_read_only(False)
+            self.transaction_retries.labels(reason)
+        self.read_only.set(False)
 
     def request_started(self) -> None:
         """Count the start of a request in this thread."""
@@ -229,10 +232,6 @@ class Metrics:
                 self._request_phases.labels(route, method, phase).inc(phase_seconds)
         if status >= 500:
             self._errors.labels(route, str(status)).inc()
-
-    def set_threads(self, count: int) -> None:
-        """Set the number of threads that process requests."""
-        self._threads.set(count)
 
     def instrument(self, engine: sa.Engine, limit: float) -> None:
         """Measure the connections of ``engine``, and the time that its statements take, from now on.
@@ -274,10 +273,6 @@ class Metrics:
         """Return a context manager for a block whose time belongs to the phase ``name``, one of ``PHASES``."""
         return Span(self._phase_times, name)
 
-    def token_not_cached(self) -> None:
-        """Count a token that Keystone validated and memcached did not keep."""
-        self._tokens_not_cached.inc()
-
     @contextlib.contextmanager
     def claim(self) -> Iterator[None]:
         """Count the claim made in the block: as accepted, or as rejected by an exception of ``CLAIM_REJECTIONS``."""
@@ -291,26 +286,10 @@ class Metrics:
             raise
         self._claims.labels(ACCEPTED).inc()
 
-    def transaction_retried(self, reason: str) -> None:
-        """Count a retry of a transaction. ``reason`` is the name of the exception, such as ``DBDeadlock``."""
-        self._retries.labels(reason).inc()
-
     def search_finished(self, candidates: int, seconds: float) -> None:
         """Count a search that returned ``candidates`` allocation candidates and took ``seconds``."""
         self._candidates_returned.observe(candidates)
         self._search_duration.observe(seconds)
-
-    def search_truncated(self, limit: str) -> None:
-        """Count a search that reached a limit. ``limit`` is the value of a ``Limit``."""
-        self._searches_truncated.labels(limit).inc()
-
-    def explanation_dropped(self) -> None:
-        """Count a search without candidates that is not explained, because too many others wait for it."""
-        self._explanations_dropped.inc()
-
-    def cache_checked(self) -> None:
-        """Set the time at which this process compared its provider cache with the change log to the current time."""
-        self._cache_checked.set_to_current_time()
 
     def cache_refreshed(self, providers: int, changes: int, seconds: float, reloaded: bool) -> None:
         """Count a refresh of the provider cache of this process.
@@ -324,14 +303,6 @@ class Metrics:
         self._cache_updates.inc(changes)
         self._cache_reloads.inc(reloaded)
         self._refresh_duration.observe(seconds)
-
-    def set_read_only(self, is_read_only: bool) -> None:
-        """Set whether the database rejects changes because it is read-only."""
-        self._read_only.set(is_read_only)
-
-    def config_reloaded(self, success: bool) -> None:
-        """Set whether the configuration was valid at its last load. If not, the previous one stays in use."""
-        self._config_reload_success.set(success)
 
 
 def _update(reference: weakref.ref[Metrics]) -> None:

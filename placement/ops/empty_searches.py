@@ -75,7 +75,7 @@ class EmptySearches:
             self._waiting.put_nowait((context.get_current(), query, candidates, suppressed))
         except (queue.Full, RuntimeError):
             # The system may allow no further thread. The response does not depend on it.
-            self._metrics.explanation_dropped()
+            self._metrics.explanations_dropped.inc()
             with self._lock:
                 # The next search with this query is logged.
                 self._logged[hash(query)] = -LOG_INTERVAL_SECONDS, suppressed + 1

@@ -129,7 +129,7 @@ class WaitressWorker(Worker):
             outbuf_overflow=_MAX_RESPONSE_MEMORY_BYTES,
         )
         self._dispatcher = server.task_dispatcher
-        self.wsgi.db.metrics.set_threads(self.cfg.threads)
+        self.wsgi.db.metrics.threads.set(self.cfg.threads)
         self._servers = connections.servers
         self._paused = False
         self._checked_at = 0.0

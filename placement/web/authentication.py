@@ -95,7 +95,7 @@ class _SharedTokenCache:
         self._cache.set(token, data)
         was_working, self._is_working = self._is_working, self._cache.get(token) is not None
         if not self._is_working:
-            self._metrics.token_not_cached()
+            self._metrics.tokens_not_cached.inc()
         if was_working and not self._is_working:
             LOG.warning('memcached (%s) does not keep tokens, so Keystone validates each of them again', self._servers)
         elif self._is_working and not was_working:

@@ -316,7 +316,7 @@ def test_health_has_the_counts_since_the_start_of_the_service(sources: Sources) 
         pass
     with contextlib.suppress(exception.ConcurrentUpdate), metrics.claim():
         raise exception.ConcurrentUpdate
-    metrics.transaction_retried('deadlock')
+    metrics.transaction_retries.labels('deadlock').inc()
     metrics.search_finished(0, 0.1)
     metrics.search_finished(7, 0.1)
     page = Page(dataclasses.replace(sources, metrics=metrics.registry))

@@ -20,6 +20,7 @@ from placement.db.batch import StatementBatch
 from placement.db.commit_outcome import CommitOutcome
 from placement.db.errors import RetryTransaction
 from placement.db.retries import RetryPolicy
+from placement.observability.metrics import Metrics
 from tests.integration import tcp_proxy
 from tests.support import logs
 from tests.support.event_hooks import listening
@@ -128,10 +129,13 @@ def test_a_silent_process_with_many_slots_takes_one_new(
         with other._transaction(connections.Mode.WRITE) as tx:
             logs.append(tx, slot)
         other.slots.committed(slot)
-    retried: list[str] = []
-    monkeypatch.setattr(db.metrics, 'transaction_retried', retried.append)
+    metrics = Metrics()
+    monkeypatch.setattr(db, 'metrics', metrics)
     db.write(lambda tx: logs.move(tx, providers))
-    assert retried == ['SlotTaken']
+    [retries] = metrics.transaction_retries.collect()
+    assert {sample.labels['reason']: sample.value for sample in retries.samples if '_total' in sample.name} == {
+        'SlotTaken': 1
+    }
 
 
 @everywhere
