@@ -6,6 +6,7 @@ is loaded.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Iterator
@@ -33,10 +34,10 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
     """Find the rows that name a row that does not exist, with one statement for each column, grouped by that row."""
     for column, target in CHECKED:
         name, table = str(column), column.table.name
+        if scope.key is not None and scope.key[0] != name:
+            continue
         query = _dangling(column, target)
         if scope.key is not None:
-            if scope.key[0] != name:
-                continue
             query = query.where(column == scope.key[1])
         for id_, group in itertools.groupby(scope.tx.execute(query), key=operator.attrgetter(column.name)):
             rows = list(group)
@@ -109,6 +110,7 @@ def _unused(
         yield Finding({noun: row.uuid}, detail, (RowChange.deletion(table, row),), row.id)
 
 
+@functools.cache
 def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
     """Select the rows whose id is not in the other table, in order of this id."""
     table = column.table
