@@ -69,42 +69,49 @@ def test_a_planned_switchover_does_not_wait_for_claims(group: mysql.Cluster, tmp
     assert max(durations) < MAX_SWITCHOVER_SECONDS, durations
 
 
-def test_a_claim_that_an_isolated_primary_rejects_may_have_been_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_an_isolated_primary_rejects_may_have_been_made(
+    group: mysql.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other members have received its transaction. They commit it, although COMMIT failed on the primary."""
-    with mysql.Cluster.running() as group:
-        primary, *others = group.nodes
-        processes = [node.process for node in others if node.process]
-        for node in group.nodes:
-            node.query('SET GLOBAL group_replication_unreachable_majority_timeout = 3')
-        primary.query('CREATE DATABASE placement')
-        options = {'socket_timeout': 60}
-        with applications.application(sa.make_url(primary.url('placement')), placement_database=options) as app:
-            host = create_provider(app, VCPU=8)
-            dialect = app.db.engine.dialect
-            commit = dialect.do_commit
-            failures: list[Exception] = []
+    primary, *others = group.nodes
+    processes = [node.process for node in others if node.process]
+    for node in group.nodes:
+        node.query('SET GLOBAL group_replication_unreachable_majority_timeout = 1')
+    failures: list[Exception] = []
+    with (
+        databases.fresh(sa.make_url(primary.url())) as url,
+        applications.application(url, placement_database={'socket_timeout': 60}) as app,
+    ):
+        host = create_provider(app, VCPU=8)
+        # Takes a slot, so that the COMMIT below is that of the claim.
+        send_request(app, 'PUT', '/traits/CUSTOM_A', version='1.29')
+        dialect = app.db.engine.dialect
+        commit = dialect.do_commit
 
-            def commit_in_isolation(connection: Any) -> None:
-                monkeypatch.undo()
+        def commit_in_isolation(connection: Any) -> None:
+            monkeypatch.undo()
+            for process in processes:
+                process.send_signal(signal.SIGSTOP)
+            try:
+                commit(connection)
+            except Exception as error:
+                failures.append(error)
+                raise
+            finally:
                 for process in processes:
-                    process.send_signal(signal.SIGSTOP)
-                try:
-                    commit(connection)
-                except Exception as error:
-                    failures.append(error)
-                    raise
-                finally:
-                    for process in processes:
-                        process.send_signal(signal.SIGCONT)
+                    process.send_signal(signal.SIGCONT)
 
-            # Not for the COMMIT that takes a slot.
-            send_request(app, 'PUT', '/traits/CUSTOM_A', version='1.29')
-            monkeypatch.setattr(dialect, 'do_commit', commit_in_isolation)
-            response = send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}}))
+        monkeypatch.setattr(dialect, 'do_commit', commit_in_isolation)
+        response = send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}}))
         assert [error.args[0] for error in failures] == [3100]
-        wait_until(lambda: others[0].value('SELECT used FROM placement.placement_inventories') == 2)
+        wait_until(lambda: others[0].value(f'SELECT used FROM {url.database}.placement_inventories') == 2)
         assert response.status_code == 503
         assert 'The change may have been made, or may still be made' in response.text
+        # For the tests that follow.
+        primary.query('STOP GROUP_REPLICATION')
+        primary.query("START GROUP_REPLICATION USER = 'root'")
+        wait_until(lambda: group.is_ready(primary))
+        group.switch_primary(primary)
 
 
 @pytest.fixture(scope='module')
