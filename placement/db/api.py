@@ -130,11 +130,9 @@ class Database:
         All writes use this, except changes of the schema (``migration.locked``) and maintenance of the change log.
 
         :param work: takes the connection, and records what it changes (``placement.db.change_log``). It may leave its
-            last statements to this method (``StatementBatch.defer``). It is called again, in a new transaction, after a
-            conflict with another transaction (``errors.CONFLICTS``), after it raised ``RetryTransaction``, after a
-            failed COMMIT that certainly did not happen, and, but not twice in a row, if the connection broke early or
-            the database is read-only (``RetryPolicy``). So it must not keep anything from one call to the next. It may
-            raise ``RollbackAndDiagnose``.
+            last statements to this method (``StatementBatch.defer``). It is called again, in a new transaction, after
+            errors that ``RetryPolicy`` retries, and after it raised ``RetryTransaction``. So it must not keep anything
+            from one call to the next. It may raise ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
             SQLite's lock was not released in time. After a ``RetryTransaction``, its ``error`` is raised instead.
         :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed, or

@@ -1,6 +1,6 @@
 """Finds out, after a COMMIT that failed, whether the transaction was committed: the change log shows it.
 
-doc/database.md#a-commit-that-fails has the cases, and what the client gets.
+doc/database.md#a-commit-that-fails has the cases, what the client gets, and why that is right.
 """
 
 from __future__ import annotations
@@ -45,15 +45,8 @@ def find_outcome(
 ) -> CommitOutcome:
     """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
-    ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, even if its session is still open in
-    the server. For this it tries to lock the row until ``_SETTLE_SECONDS`` have passed, and then gives the slot a later
-    number, with an entry, because readers reload if one is missing. So the guard of the transaction matches nothing,
-    and a late COMMIT fails on every node of a cluster. A later number that another process has already written has the
-    same effect.
-
-    ``COMMITTED`` is decided by the COMMIT of this look-up, which waits for synchronous standbys, because it also writes
-    to a slot that another process owns. Other sessions see a row before the standbys have it, so what was read alone
-    may be lost with the server. Therefore the outcome is unknown if the database is read-only now.
+    ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, and ``COMMITTED`` that it is not lost
+    if a synchronous standby replaces the server.
 
     :param transaction: ``Database.slot_transaction``.
     :param slot: the slot under which the transaction appended its entries. This process must not use it again.
@@ -66,10 +59,13 @@ def find_outcome(
             row = _lock_row(tx, slot)
             decided = _outcome(tx, slot, row)
             if decided is CommitOutcome.NOT_COMMITTED and row.sequence == slot.sequence:
-                # Of the kinds of change without a provider, ``NAMES`` costs readers less.
+                # The session may still be open on another node of a cluster. Its guard must match nothing, so the slot
+                # gets a later number, as if another process had used it. Without an entry, readers would reload; of the
+                # kinds of change without a provider, ``NAMES`` costs them less.
                 newest = Slot(slot.slot_id, row.sequence, row.token)
                 change_log.append_entries(tx, newest, {NO_PROVIDER: ChangeKind.NAMES})
-            # MySQL and MariaDB do not write a row that stays the same. So it first gets 0, which is no owner.
+            # What was read is lost with the server if its standbys lack it. COMMIT waits for them only after a write,
+            # and MySQL and MariaDB do not write a row that stays the same. So it first gets 0, which is no owner.
             for new_owner in (0, None if row.owner == owner else row.owner):
                 tx.execute(_slots.update().where(_slots.c.id == slot.slot_id).values(owner=new_owner))
         return decided

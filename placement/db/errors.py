@@ -1,6 +1,6 @@
 """Classifies database errors, and raises the exceptions of the service that belong to them.
 
-``_ERRORS`` is the table of all known errors: what each means, and whether COMMIT may have succeeded. ``ErrorKind`` has
+``ERRORS`` is the table of all known errors: what each means, and whether COMMIT may have succeeded. ``ErrorKind`` has
 what follows from it (``db.retries``). oslo.db has exceptions for some errors. Codes identify the others; messages do
 not, because their language varies.
 """
@@ -67,7 +67,7 @@ class RetryTransaction(Exception):
 
 
 class ErrorKind(enum.Enum):
-    """What an error of a statement means, and what ``Database.write`` does. ``_ERRORS`` has what it means at COMMIT."""
+    """What an error of a statement means, and what ``Database.write`` does. ``ERRORS`` has what it means at COMMIT."""
 
     #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
     CONFLICT = enum.auto()
@@ -93,18 +93,18 @@ class ErrorKind(enum.Enum):
 CONFLICTS = frozenset({ErrorKind.CONFLICT, ErrorKind.INTERRUPTED, ErrorKind.SQLITE_BUSY})
 
 
-class _Error(NamedTuple):
-    """A row of ``_ERRORS``: errors that mean the same."""
+class KnownError(NamedTuple):
+    """A row of ``ERRORS``: errors that mean the same."""
 
     kind: ErrorKind
-    #: Whether a transaction is certainly not committed if its COMMIT raises this. Without evidence, it may be.
-    excludes_commit: bool
     #: A pattern of the codes: error numbers of MySQL and MariaDB, SQLSTATEs of PostgreSQL, names of SQLite.
     codes: str
     #: A pattern that the message has to contain, if the code is not enough.
     message: str = ''
     #: Exceptions of oslo.db and SQLAlchemy that mean the same, whatever the code is.
     types: tuple[type[Exception], ...] = ()
+    #: Whether there is evidence that a transaction is not committed if its COMMIT raises this. Without, it is in doubt.
+    excludes_commit: bool = False
 
     def match(self, error: BaseException) -> bool:
         """Return whether ``error`` is in this row."""
@@ -117,58 +117,58 @@ class _Error(NamedTuple):
 #: because SQLAlchemy's reflection disables oslo.db's exceptions for a connection.
 _SCHEMA_CONFLICT_CODES = '1050|1061|1062|1146|1412|1684|42P01'
 
-#: All errors that the service knows, in statements and at COMMIT. ``classify`` takes the first row that matches.
-_ERRORS = (
+#: What each error means, in a statement and at COMMIT. The first row that matches counts. The comments name the codes,
+#: and the evidence for COMMIT.
+ERRORS = (
     # The option read_only: the server checks it at COMMIT, too, and rolls back (observed on MariaDB 10.11). InnoDB or
     # the transaction is read-only (1836, 1792): then there is nothing to commit.
-    _Error(ErrorKind.READ_ONLY, True, '1290|1792|1836'),
+    KnownError(ErrorKind.READ_ONLY, '1290|1792|1836', excludes_commit=True),
     # SQLite writes the pages of a transaction at COMMIT, and only after all of them the mark that commits it
     # (sqlite.org/wal.html).
-    _Error(ErrorKind.READ_ONLY, True, 'SQLITE_READONLY.*|SQLITE_FULL'),
+    KnownError(ErrorKind.READ_ONLY, 'SQLITE_READONLY.*|SQLITE_FULL', excludes_commit=True),
     # The disk (1021, 53100) or the table space (1114) is full: the log that makes COMMIT permanent may have been
     # written before. A standby of PostgreSQL (25006): nothing is known about COMMIT.
-    _Error(ErrorKind.READ_ONLY, False, '1021|1114|53100|25006'),
+    KnownError(ErrorKind.READ_ONLY, '1021|1114|53100|25006'),
     # Nobody knows what happened before the connection or the file failed. MySQL and MariaDB: cannot connect (2002,
     # 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients (1040, 1203), server
     # shuts down (1053), Galera node is not ready (1047). PostgreSQL: connection exceptions (08...), shutting down or
     # starting (57P...), too many connections (53300). SQLite: the file cannot be read or is none; on a full disk the
     # files beside it cannot be created, which even readers need.
-    _Error(
+    KnownError(
         ErrorKind.UNAVAILABLE,
-        False,
         '1040|1047|1053|1158|1159|1160|1161|1203|1927|2002|2003|2006|2013|2055|08.*|57P.*|53300'
         '|SQLITE_IOERR.*|SQLITE_CANTOPEN.*|SQLITE_NOTADB|SQLITE_CORRUPT.*',
         types=(db_exc.DBConnectionError, db_exc.DBNonExistentDatabase, sa_exc.TimeoutError),
     ),
     # The plugin of Group Replication rejects COMMIT: certification failed, or the primary has lost its majority. In the
     # second case the other members may have the transaction, and commit it (observed on MySQL 9.7).
-    _Error(ErrorKind.CONFLICT, False, '3100|3101'),
+    KnownError(ErrorKind.CONFLICT, '3100|3101'),
     # A deadlock, of which the victim is rolled back (manuals of all servers); at COMMIT only on Galera, where
     # certification failed.
-    _Error(ErrorKind.CONFLICT, True, '1213|40P01'),
+    KnownError(ErrorKind.CONFLICT, '1213|40P01', excludes_commit=True),
     # COMMIT failed in the engine, whose number is in the message: a deadlock, as certification failed (Group
     # Replication of MySQL 9.7). With another number nothing is known.
-    _Error(ErrorKind.CONFLICT, True, '1180', r'\b149\b'),
+    KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', excludes_commit=True),
     # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
     # it (observed on MariaDB 10.11). A lock that is not waited for (3572, 55P03), and a record that has changed since
     # it was read (1020): only other statements get these.
-    _Error(ErrorKind.CONFLICT, True, '1205|3572|55P03|1020'),
+    KnownError(ErrorKind.CONFLICT, '1205|3572|55P03|1020', excludes_commit=True),
     # A serialization failure, which PostgreSQL finds before it commits, and rolls back (its manual, "Serialization
     # Failure Handling"). A violated foreign key, of which the check is never deferred to COMMIT: since the transaction
     # read a row, another one has deleted it or inserted a reference to it.
-    _Error(ErrorKind.CONFLICT, True, '40001', types=(db_exc.DBDeadlock, db_exc.DBReferenceError)),
+    KnownError(ErrorKind.CONFLICT, '40001', excludes_commit=True, types=(db_exc.DBDeadlock, db_exc.DBReferenceError)),
     # SQLite did not get its lock, and COMMIT could be repeated (sqlite.org/lang_transaction.html).
-    _Error(ErrorKind.CONFLICT, True, 'SQLITE_LOCKED.*|SQLITE_BUSY_.*'),
-    _Error(ErrorKind.SQLITE_BUSY, True, 'SQLITE_BUSY'),
+    KnownError(ErrorKind.CONFLICT, 'SQLITE_LOCKED.*|SQLITE_BUSY_.*', excludes_commit=True),
+    KnownError(ErrorKind.SQLITE_BUSY, 'SQLITE_BUSY', excludes_commit=True),
     # A statement is canceled at any moment, also when the transaction is already committed: KILL QUERY (1317).
-    _Error(ErrorKind.INTERRUPTED, False, '1317'),
+    KnownError(ErrorKind.INTERRUPTED, '1317'),
     # ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On PostgreSQL
     # ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
     # ``transaction_timeout`` (25P04).
-    _Error(ErrorKind.CANCELED, False, '1969|3024|57014|25P03|25P04'),
-    _Error(ErrorKind.TABLE_MISSING, False, '1146|42P01'),
-    _Error(ErrorKind.TABLE_MISSING, False, 'SQLITE_ERROR', 'no such table'),
-    _Error(ErrorKind.OTHER, False, '.*'),
+    KnownError(ErrorKind.CANCELED, '1969|3024|57014|25P03|25P04'),
+    KnownError(ErrorKind.TABLE_MISSING, '1146|42P01'),
+    KnownError(ErrorKind.TABLE_MISSING, 'SQLITE_ERROR', message='no such table'),
+    KnownError(ErrorKind.OTHER, '.*'),
 )
 #: What ``translated`` raises.
 _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
@@ -179,21 +179,21 @@ _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
 }
 
 
-def _row(error: BaseException) -> _Error:
-    """Return the row of an error."""
+def row_of(error: BaseException) -> KnownError:
+    """Return the row of ``ERRORS`` that an error is in."""
     if is_disconnect(error):
-        return _Error(ErrorKind.UNAVAILABLE, False, '')
-    return next(row for row in _ERRORS if row.match(error))
+        return KnownError(ErrorKind.UNAVAILABLE, '')
+    return next(row for row in ERRORS if row.match(error))
 
 
 def classify(error: BaseException) -> ErrorKind:
     """Return the kind of an error."""
-    return _row(error).kind
+    return row_of(error).kind
 
 
 def excludes_commit(error: BaseException) -> bool:
     """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed."""
-    return _row(error).excludes_commit
+    return row_of(error).excludes_commit
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -203,7 +203,7 @@ def is_conflict(error: BaseException) -> bool:
 
 def is_read_only(error: BaseException) -> bool:
     """Return whether the database rejects changes at the moment."""
-    return any(row.match(error) for row in _ERRORS if row.kind is ErrorKind.READ_ONLY)
+    return any(row.match(error) for row in ERRORS if row.kind is ErrorKind.READ_ONLY)
 
 
 def is_deadlock(error: BaseException) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 import sqlite3
 
 import pytest
@@ -27,46 +29,65 @@ def postgresql(sqlstate: str) -> Exception:
     return error
 
 
-def sqlite(name: str) -> Exception:
-    error = sqlite3.OperationalError(name)
+def sqlite(name: str, text: str = '') -> Exception:
+    error = sqlite3.OperationalError(text or name)
     error.sqlite_errorname = name
     return error
 
 
+#: Errors, their kinds, and whether a COMMIT that fails with them has certainly not committed.
+KNOWN = [
+    (mysql(1213), ErrorKind.CONFLICT, True),
+    (mysql(1205), ErrorKind.CONFLICT, True),
+    (mysql(3100), ErrorKind.CONFLICT, False),
+    (mysql(3101), ErrorKind.CONFLICT, False),
+    (mysql(3572), ErrorKind.CONFLICT, True),
+    (mysql(1180, 'Got error 149 "Lock deadlock" during COMMIT'), ErrorKind.CONFLICT, True),
+    (mysql(1180, 'Got error 1490 during COMMIT'), ErrorKind.OTHER, False),
+    (mysql(1317), ErrorKind.INTERRUPTED, False),
+    (mysql(1969), ErrorKind.CANCELED, False),
+    (mysql(1290), ErrorKind.READ_ONLY, True),
+    (mysql(1021), ErrorKind.READ_ONLY, False),
+    (mysql(1047), ErrorKind.UNAVAILABLE, False),
+    (mysql(1146), ErrorKind.TABLE_MISSING, False),
+    (postgresql('40P01'), ErrorKind.CONFLICT, True),
+    (postgresql('40001'), ErrorKind.CONFLICT, True),
+    (postgresql('40003'), ErrorKind.OTHER, False),
+    (postgresql('57014'), ErrorKind.CANCELED, False),
+    (postgresql('53100'), ErrorKind.READ_ONLY, False),
+    (postgresql('25006'), ErrorKind.READ_ONLY, False),
+    (postgresql('57P01'), ErrorKind.UNAVAILABLE, False),
+    (sqlite('SQLITE_BUSY'), ErrorKind.SQLITE_BUSY, True),
+    (sqlite('SQLITE_BUSY_SNAPSHOT'), ErrorKind.CONFLICT, True),
+    (sqlite('SQLITE_LOCKED_SHAREDCACHE'), ErrorKind.CONFLICT, True),
+    (sqlite('SQLITE_FULL'), ErrorKind.READ_ONLY, True),
+    (sqlite('SQLITE_IOERR'), ErrorKind.UNAVAILABLE, False),
+    (sqlite('SQLITE_ERROR', 'no such table: t'), ErrorKind.TABLE_MISSING, False),
+    (ZeroDivisionError(), ErrorKind.OTHER, False),
+]
+
+
+def of_driver(error: Exception) -> Exception:
+    """As SQLAlchemy raises it."""
+    return error if isinstance(error, ZeroDivisionError) else sa.exc.OperationalError('COMMIT', None, error)
+
+
 @pytest.mark.parametrize(
     ('error', 'kind', 'excludes_commit'),
-    [
-        (mysql(1213), ErrorKind.CONFLICT, True),
-        (mysql(1205), ErrorKind.CONFLICT, True),
-        (mysql(3100), ErrorKind.CONFLICT, False),
-        (mysql(3101), ErrorKind.CONFLICT, False),
-        (mysql(3572), ErrorKind.CONFLICT, True),
-        (mysql(1180, 'Got error 149 "Lock deadlock" during COMMIT'), ErrorKind.CONFLICT, True),
-        (mysql(1180, 'Got error 1490 during COMMIT'), ErrorKind.OTHER, False),
-        (mysql(1317), ErrorKind.INTERRUPTED, False),
-        (mysql(1969), ErrorKind.CANCELED, False),
-        (mysql(1290), ErrorKind.READ_ONLY, True),
-        (mysql(1021), ErrorKind.READ_ONLY, False),
-        (mysql(1047), ErrorKind.UNAVAILABLE, False),
-        (mysql(1146), ErrorKind.TABLE_MISSING, False),
-        (postgresql('40P01'), ErrorKind.CONFLICT, True),
-        (postgresql('40001'), ErrorKind.CONFLICT, True),
-        (postgresql('40003'), ErrorKind.OTHER, False),
-        (postgresql('57014'), ErrorKind.CANCELED, False),
-        (postgresql('53100'), ErrorKind.READ_ONLY, False),
-        (postgresql('25006'), ErrorKind.READ_ONLY, False),
-        (postgresql('57P01'), ErrorKind.UNAVAILABLE, False),
-        (sqlite('SQLITE_BUSY'), ErrorKind.SQLITE_BUSY, True),
-        (sqlite('SQLITE_BUSY_SNAPSHOT'), ErrorKind.CONFLICT, True),
-        (sqlite('SQLITE_LOCKED_SHAREDCACHE'), ErrorKind.CONFLICT, True),
-        (sqlite('SQLITE_FULL'), ErrorKind.READ_ONLY, True),
-        (sqlite('SQLITE_IOERR'), ErrorKind.UNAVAILABLE, False),
-        (ZeroDivisionError(), ErrorKind.OTHER, False),
-    ],
+    KNOWN,
     ids=lambda value: repr(value) if isinstance(value, Exception) else None,
 )
 def test_the_kind_of_an_error(error: Exception, kind: ErrorKind, excludes_commit: bool) -> None:
-    if not isinstance(error, ZeroDivisionError):
-        error = sa.exc.OperationalError('COMMIT', None, error)
-    assert errors.classify(error) is kind
-    assert errors.excludes_commit(error) is excludes_commit
+    assert errors.classify(of_driver(error)) is kind
+    assert errors.excludes_commit(of_driver(error)) is excludes_commit
+
+
+def test_each_row_of_the_table_is_tested() -> None:
+    assert {errors.row_of(of_driver(error)) for error, _, _ in KNOWN} == set(errors.ERRORS)
+
+
+def test_the_documentation_has_the_codes_of_a_read_only_database() -> None:
+    page = (pathlib.Path(__file__).parents[2] / 'doc/database.md').read_text()
+    section = page.partition('### A read-only database')[2].partition('\n#')[0]
+    patterns = ' '.join(row.codes for row in errors.ERRORS if row.kind is ErrorKind.READ_ONLY)
+    assert set(re.findall(r'\b(?:\d{4,5}|SQLITE_\w+)', section)) == set(re.findall(r'\w+', patterns))
