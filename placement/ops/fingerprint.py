@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -72,8 +72,12 @@ def read_fingerprint(db: Database, excluded: Iterable[str] = ()) -> Fingerprint:
         names = Names(tx)
         if problems := list(names.problems()):
             raise IncompleteSchema(problems=' '.join(problems))
-        for name, query in _queries(names).items():
-            kinds[name] = _kind(name, tx.execute(query, execution_options={'yield_per': _ROWS_AT_A_TIME}), left_out)
+        queries = {tables.UPSTREAM_NAMES[table]: _query(names, table) for table in _COLUMNS}
+        for table in (tables.resource_classes, tables.traits):
+            name = names[table].c.name
+            queries[f'custom_{tables.UPSTREAM_NAMES[table]}'] = sa.select(name).where(name.startswith('CUSTOM_'))
+        for kind, query in queries.items():
+            kinds[kind] = _kind(kind, tx.execute(query, execution_options={'yield_per': _ROWS_AT_A_TIME}), left_out)
     return Fingerprint(kinds)
 
 
@@ -89,56 +93,38 @@ def _kind(name: str, rows: Iterable[sa.Row[Any]], left_out: frozenset[str]) -> K
     return Kind(number, f'{total % _MODULUS:064x}')
 
 
-def _queries(names: Names) -> dict[str, sa.Select[Any]]:
-    """Return the query for each kind of row, with the tables as they are called in the database.
+def _query(names: Names, table: sa.Table) -> sa.Select[Any]:
+    """Return the query for ``_COLUMNS`` of a table, with uuids and names of other rows in the place of their ids.
 
     Outer joins keep rows whose reference is damaged.
     """
-    present: Callable[[sa.Table], Any] = names.__getitem__
-    providers, classes, traits = map(present, (tables.resource_providers, tables.resource_classes, tables.traits))
-    inventories, allocations = present(tables.inventories), present(tables.allocations)
-    members, aggregates = present(tables.resource_provider_aggregates), present(tables.placement_aggregates)
-    provider_traits = present(tables.resource_provider_traits)
-    parents, roots = providers.alias('parents'), providers.alias('roots')
-    relatives = providers.outerjoin(parents, parents.c.id == providers.c.parent_provider_id)
-    relatives = relatives.outerjoin(roots, roots.c.id == providers.c.root_provider_id)
-
-    def of_provider(table: Any, other: Any, key: str, *columns: Any) -> sa.Select[Any]:
-        """Return the query for rows that refer to a provider and, with the column ``key``, to a row of ``other``."""
-        joined = table.outerjoin(providers, providers.c.id == table.c.resource_provider_id)
-        joined = joined.outerjoin(other, other.c.id == table.c[key])
-        return sa.select(providers.c.uuid, *columns).select_from(joined)
-
-    def of_inventory(table: Any, *columns: str) -> sa.Select[Any]:
-        # Another service may have no rows of standard classes, whose ids are those of os-resource-classes.
-        name = sa.func.coalesce(classes.c.name, sa.case(tables.STANDARD_CLASSES, value=table.c.resource_class_id))
-        return of_provider(table, classes, 'resource_class_id', name, *(table.c[column] for column in columns))
-
-    amounts = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
-    return {
-        'resource_providers': sa.select(
-            providers.c.uuid, providers.c.name, providers.c.generation, parents.c.uuid, roots.c.uuid
-        ).select_from(relatives),
-        'inventories': of_inventory(inventories, *amounts),
-        'allocations': of_inventory(allocations, 'consumer_id', 'used'),
-        'consumers': _consumers_query(names),
-        'resource_provider_traits': of_provider(provider_traits, traits, 'trait_id', traits.c.name),
-        'resource_provider_aggregates': of_provider(members, aggregates, 'aggregate_id', aggregates.c.uuid),
-        'custom_resource_classes': sa.select(classes.c.name).where(classes.c.name.startswith('CUSTOM_')),
-        'custom_traits': sa.select(traits.c.name).where(traits.c.name.startswith('CUSTOM_')),
-    }
+    rows: Any = names[table]
+    joined, values = rows, []
+    for name in _COLUMNS[table]:
+        value, target = rows.c[name], _TARGETS.get(table.c[name])
+        if target is not None and target in names:
+            other = names[target].alias()
+            joined = joined.outerjoin(other, other.c.id == value)
+            text = next(other.c[text] for text in ('uuid', 'external_id', 'name') if text in other.c)
+            # Another service may have no rows of standard classes, whose ids are those of os-resource-classes.
+            is_class = target is tables.resource_classes
+            value = sa.func.coalesce(text, sa.case(tables.STANDARD_CLASSES, value=value)) if is_class else text
+        elif target is not None:
+            # Another service may have no types of consumers.
+            value = sa.null()
+        values.append(value)
+    return sa.select(*values).select_from(joined)
 
 
-def _consumers_query(names: Names) -> sa.Select[Any]:
-    """Return the query for consumers with their owners and, if the database has types of consumers, their type."""
-    present: Callable[[sa.Table], Any] = names.__getitem__
-    consumers, projects, users = map(present, (tables.consumers, tables.projects, tables.users))
-    joined = consumers.outerjoin(projects, projects.c.id == consumers.c.project_id)
-    joined = joined.outerjoin(users, users.c.id == consumers.c.user_id)
-    type_name: Any = sa.null()
-    if tables.consumer_types in names:
-        types = present(tables.consumer_types)
-        joined = joined.outerjoin(types, types.c.id == consumers.c.consumer_type_id)
-        type_name = types.c.name
-    columns = (consumers.c.uuid, consumers.c.generation, projects.c.external_id, users.c.external_id, type_name)
-    return sa.select(*columns).select_from(joined)
+#: The table to which a column refers.
+_TARGETS = dict(tables.REFERENCES)
+_AMOUNTS = ('total', 'reserved', 'min_unit', 'max_unit', 'step_size', 'allocation_ratio')
+#: The columns that are hashed, by the table of the rows.
+_COLUMNS: Mapping[sa.Table, Sequence[str]] = {
+    tables.resource_providers: ('uuid', 'name', 'generation', 'parent_provider_id', 'root_provider_id'),
+    tables.inventories: ('resource_provider_id', 'resource_class_id', *_AMOUNTS),
+    tables.allocations: ('resource_provider_id', 'resource_class_id', 'consumer_id', 'used'),
+    tables.consumers: ('uuid', 'generation', 'project_id', 'user_id', 'consumer_type_id'),
+    tables.resource_provider_traits: ('resource_provider_id', 'trait_id'),
+    tables.resource_provider_aggregates: ('resource_provider_id', 'aggregate_id'),
+}
