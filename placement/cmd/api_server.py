@@ -18,7 +18,7 @@ from oslo_log import log
 from placement import conf as configuration
 from placement import deploy, exception, observability
 from placement.cmd import command
-from placement.cmd.parser import DEV_DATABASE, configuration_arguments
+from placement.cmd.parser import DEV_DATABASE
 from placement.serving import addresses
 from placement.serving.master import ExporterProcess, Master
 from placement.serving.processors import count_processors
@@ -68,7 +68,7 @@ class _Server(BaseApplication):
     def __init__(self, arguments: argparse.Namespace) -> None:
         if arguments.database and not arguments.dev:
             raise exception.ConfigurationInvalid(reason='--database requires --dev.')
-        if arguments.dev and {'--config-file', '--config-dir'} & set(configuration_arguments(arguments)):
+        if arguments.dev and {'--config-file', '--config-dir'} & set(arguments.configuration_words):
             raise exception.ConfigurationInvalid(reason='--dev does not accept a configuration file.')
         self._arguments = arguments
         self._database = (arguments.database or pathlib.Path(DEV_DATABASE)).absolute()
@@ -93,7 +93,7 @@ class _Server(BaseApplication):
         #: The exporter, which the master restarts like workers; None without metrics.
         self.exporter: ExporterProcess | None = None
         if self.conf.metrics.bind:
-            self.exporter = ExporterProcess(configuration_arguments(arguments))
+            self.exporter = ExporterProcess(arguments.configuration_words)
         try:
             self._state = self._prepare(self.conf)
         except exception.PlacementError:
@@ -186,7 +186,7 @@ class _Server(BaseApplication):
                 },
             }
         conf = configuration.load(
-            configuration_arguments(arguments), config_files=() if arguments.dev else None, overrides=overrides
+            arguments.configuration_words, config_files=() if arguments.dev else None, overrides=overrides
         )
         if conf.api.auth_strategy == 'noauth2' and not arguments.allow_insecure_noauth:
             hosts = [str(address[0]).partition('%')[0] for address in self._addresses if isinstance(address, tuple)]

@@ -14,7 +14,7 @@ from oslo_log import log
 
 from placement import conf as placement_conf
 from placement import exception
-from placement.cmd.parser import DEV_DATABASE, OUTPUT_CLOSED, configuration_arguments, discard_output
+from placement.cmd.parser import DEV_DATABASE, OUTPUT_CLOSED, discard_output
 from placement.db import errors, migration
 from placement.db.api import Database
 
@@ -32,7 +32,7 @@ def load_configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
 
     :raises ConfigurationInvalid: a file cannot be read or a value is invalid.
     """
-    words = configuration_arguments(args)
+    words = args.configuration_words
     conf = placement_conf.load(words)
     if not _LOG_OPTIONS.isdisjoint(words):
         if not (conf.log_file or conf.log_dir or conf.use_journal):

@@ -24,33 +24,30 @@ DEV_DATABASE = 'placement-dev.sqlite'
 #: The exit code of a command whose output nobody reads any longer: that of a program that SIGPIPE ended.
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
 
-#: The attributes of parsed arguments with the options for oslo.config; the number of the parser follows.
-_WORDS = 'configuration_words_'
-
 
 class _KeepWords(argparse.Action):
-    """Appends the option and its value, if it has one, to the list of words for oslo.config."""
+    """Appends the option and its value, if it has one, to the words for oslo.config, which all parsers share."""
 
     def __call__(
         self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
     ) -> None:
         words = [self.option_strings[0], *([values] if isinstance(values, str) else [])]
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *words])
+        getattr(namespace, self.dest).extend(words)
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parses the arguments of a program or of one of its commands.
+    """Parses the arguments of a program or of one of its commands, once.
 
     Options of the configuration and of the log may be before or after the name of a command. oslo.config reads them in
-    this order.
+    this order, as the attribute ``configuration_words`` of the parsed arguments.
 
-    :param depth: the number of names of commands before the arguments of this parser.
+    :param words: the list for these options, of the parser of the program; None for this parser itself.
     """
 
-    def __init__(self, *args: Any, depth: int = 0, **options: Any) -> None:
+    def __init__(self, *args: Any, words: list[str] | None = None, **options: Any) -> None:
         # With abbreviations, each new option could break a script.
         super().__init__(*args, **{'allow_abbrev': False, **options})
-        self._depth = depth
+        self._words = [] if words is None else words
         self._add_shared(
             '--config-file',
             metavar='FILE',
@@ -87,8 +84,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def _add_shared(self, *flags: str, **options: Any) -> None:
         """Add an option for oslo.config. It is a path if it has a ``metavar``, and otherwise has no value."""
-        # Each parser has its own attribute, because that of a command would overwrite the options before its name.
-        options |= {'action': _KeepWords, 'dest': f'{_WORDS}{self._depth}', 'default': []}
+        # All parsers have the same list, because that of a command would replace the options before its name.
+        options |= {'action': _KeepWords, 'dest': 'configuration_words', 'default': self._words}
         if 'metavar' in options:
             self.add_path(*flags, **options)
         else:
@@ -127,7 +124,7 @@ class CommandParser(argparse.ArgumentParser):
         if self._commands is None:
             self._commands = self.add_subparsers(title='commands', metavar='COMMAND', required=True)
         parser: CommandParser = self._commands.add_parser(
-            name, help=summary, description=description, depth=self._depth + 1
+            name, help=summary, description=description, words=self._words
         )
         parser.set_defaults(**defaults)
         return parser
@@ -195,11 +192,6 @@ def age(text: str) -> dt.timedelta:
     if match is None:
         raise argparse.ArgumentTypeError(f'{text!r} is not a number of days or hours such as 30d or 12h')
     return dt.timedelta(**{'days' if match[2] == 'd' else 'hours': int(match[1])})
-
-
-def configuration_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the options in ``args`` that oslo.config and oslo.log read, as arguments of a command line."""
-    return [word for name in sorted(vars(args)) if name.startswith(_WORDS) for word in getattr(args, name)]
 
 
 def discard_output() -> None:
