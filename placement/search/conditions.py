@@ -38,7 +38,7 @@ class ProviderCondition:
     of_whole_request = False
     #: Whether the query has a ``!`` before ``subject``.
     forbidden = False
-    #: Whether it says where a provider is, and not what it has. The user knows the place, so sentences name it last.
+    #: Whether it says where a provider is, and not what it has. So trees that fail only it are the last near misses.
     is_place = False
 
     @property

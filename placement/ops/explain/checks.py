@@ -57,7 +57,7 @@ class Check:
     fault: Fault = Fault.VIOLATED
     #: What the provider, or the root, has to satisfy.
     condition: ProviderCondition = field(default=ProviderCondition(), compare=False)
-    #: The scope of sentences about it, from ``TreeMatrix.with_scope``.
+    #: The scope of sentences about it, from ``TreeMatrix.scopes``. A fact about all providers has none.
     scope: Scope = field(default=Scope(), compare=False)
 
     @property
@@ -101,6 +101,7 @@ def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterat
     """Divide a condition of the groups with these suffixes into checks; the worst fault comes first."""
     for part in condition.parts():
         if isinstance(part, AggregateCondition):
+            # The root may satisfy only all of ``member_of`` instead, so this is decided for all parts together.
             part = replace(part, or_root=False)  # noqa: PLW2901
         fault = part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED
         of_groups = () if condition.of_whole_request else suffixes

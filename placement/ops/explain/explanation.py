@@ -103,7 +103,8 @@ class Explanation:
     #: The checks about what a provider is that exclude trees, those that exclude most first; but that providers without
     #: the classes of hosts are no hosts is no news.
     selective: Sequence[Check] = ()
-    #: The smallest sets of checks of which one excludes each tree. Those of one check are near misses.
+    #: The smallest sets of checks of which one excludes each tree: those of fewest checks first, and of these, places
+    #: last. Those of one check are near misses.
     blocked: Sequence[BlockedTrees] = ()
     #: The checks that no provider of any tree passes, or no root, and by their subject the similar name of a trait in
     #: use, if any.
@@ -179,9 +180,10 @@ def _stages(matrix: TreeMatrix) -> list[Stage]:
 
 
 def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
-    """Add what each tree lacks: first the trees that are suitable, then the smallest sets of checks, then pools."""
+    """Add what the trees lack: sets of checks, single checks, and pools that they cannot use."""
     has_root = matrix.partition.has_root
-    counts, failed = matrix.trees.counts(has_root), matrix.failed_checks()
+    # How many trees fail each set of checks, with the closest choice of each part.
+    counts = matrix.trees.counts(has_root)
     states = sorted((mask for mask in counts if not mask & ~matrix.checks.state), key=lambda mask: -counts[mask])
     result.suitable = sum(counts[mask] for mask in states)
     result.states = [_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]]
@@ -189,8 +191,12 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     few = [mask for mask in minimal if matrix.checks.worst(mask).bit_count() <= _MAX_CHECKS]
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
     blocked = [_blocked(matrix, mask, matrix.without(mask)) for mask in sets]
-    result.blocked = sorted(blocked, key=lambda fact: (len(fact.checks), -fact.trees))
-    result.selective = [matrix.with_scope(check) for check in failed if not check.lacks_host_class]
+    # The user knows the place, so near misses of other checks come first.
+    blocked.sort(key=lambda fact: (len(fact.checks), fact.checks[0].condition.is_place, -fact.trees))
+    result.blocked = blocked
+    failed = matrix.failed_checks()
+    selective = [check for check in failed if not check.lacks_host_class]
+    result.selective = [replace(check, scope=matrix.scopes[check]) for check in selective]
     result.nowhere = [check for check in failed if matrix.providers.passed_nowhere(check)]
     result.similar = {check.rule.subject: name for check in result.nowhere if (name := _similar(matrix, check))}
     pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks.of_requirement)
@@ -198,7 +204,7 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
 
 
 def _blocked(matrix: TreeMatrix, mask: int, trees: Flags) -> BlockedTrees:
-    checks = [matrix.with_scope(check) for check in matrix.checks.checks_in(mask)]
+    checks = [replace(check, scope=matrix.scopes[check]) for check in matrix.checks.checks_in(mask)]
     roots = matrix.partition.starts[:-1][trees][:_MAX_NAMED].tolist()
     fact = BlockedTrees(checks, int(trees.sum()), [matrix.partition.providers[position] for position in roots])
     if len(checks) > 1:

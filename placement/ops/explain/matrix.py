@@ -10,8 +10,7 @@ import contextlib
 import functools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -247,37 +246,32 @@ class TreeMatrix:
         remaining = self._choices_together(other for other in self.parts[0][0] if other != requirement)
         return flags & remaining.where(lambda masks: any(not self.checks.of_both(mask, other) for other in masks))
 
-    def with_scope(self, check: Check) -> Check:
-        """Return a check with the scope of sentences about it.
-
-        This is its suffixed groups; for the unsuffixed group the classes whose providers fail it, if the whole tree may
-        differ from these.
-        """
-        if check.rule.suffixes != ('',):
-            return replace(check, scope=Scope(groups=check.rule.suffixes))
-        if not check.may_name_classes or not self._may_differ_from_choice:
-            return check
-        unsuffixed, _ = self.parts[0]
-        classes = [name for requirement in unsuffixed for name, _ in requirement.resources]
-        columns, failing = self.partition.inventory_columns, self.providers.failing[check]
-        of_failing = [name for name in classes if name in columns and failing[columns[name].positions].any()]
-        return replace(check, scope=Scope(classes=tuple(of_failing or classes)))
-
     @functools.cached_property
-    def _may_differ_from_choice(self) -> bool:
-        """Whether any tree as a whole passes a check that its closest choice fails, or the reverse.
+    def scopes(self) -> Mapping[Check, Scope]:
+        """The scope of sentences about each check.
 
-        If so for one check, all name their classes, because sentences combine them.
+        Suffixed groups are always named. Checks of the unsuffixed group name the classes whose providers fail them, if
+        what is true of these providers may be false of the whole tree. If so for one check, all name their classes,
+        because sentences combine them.
         """
-        of_tree = functools.partial(or_by_tree, self.partition)
+        scopes = {check: Scope(groups=tuple(filter(None, check.rule.suffixes))) for check in self.checks.in_order}
+        of_classes = [check for check in scopes if check.may_name_classes]
+        if any(map(self.differs_from_choice, of_classes)):
+            unsuffixed, _ = self.parts[0]
+            classes = [name for requirement in unsuffixed for name, _ in requirement.resources]
+            columns = self.partition.inventory_columns
+            for check in of_classes:
+                failing = self.providers.failing[check]
+                of_failing = [name for name in classes if name in columns and failing[columns[name].positions].any()]
+                scopes[check] = Scope(classes=tuple(of_failing or classes))
+        return scopes
 
-        def differs(check: Check) -> bool:
-            bit, failing = self.checks.bit_of[check], self.providers.failing[check]
-            tree_fails = of_tree(failing) if check.rule.forbids else ~of_tree(~failing)
-            choice_fails = self.trees.where(lambda mask: bool(mask & bit))
-            return bool((tree_fails != choice_fails)[self.partition.has_root].any())
-
-        return any(differs(check) for check in self.checks.in_order if check.may_name_classes)
+    def differs_from_choice(self, check: Check) -> bool:
+        """Return whether any tree as a whole passes a check that its closest choice fails, or the reverse."""
+        bit, failing, partition = self.checks.bit_of[check], self.providers.failing[check], self.partition
+        tree_fails = or_by_tree(partition, failing) if check.rule.forbids else ~or_by_tree(partition, ~failing)
+        choice_fails = self.trees.where(lambda mask: bool(mask & bit))
+        return bool((tree_fails != choice_fails)[partition.has_root].any())
 
     def failed_checks(self) -> list[Check]:
         """Return the checks about what a provider is that the masks of trees have, the most frequent first."""
@@ -285,7 +279,7 @@ class TreeMatrix:
         for _, choices in self.parts:
             for masks, count in choices.counts().items():
                 counts.update(dict.fromkeys(self.checks.checks_in(masks[0] & ~self.checks.state), count))
-                # Another provider may pass a check that excludes the tree, and violate these.
+                # Another choice may pass a check that the closest one fails, and violate these. They exclude no tree.
                 other_choices = functools.reduce(operator.or_, masks[1:], 0) & ~self.checks.state
                 violated = (check for check in self.checks.checks_in(other_choices) if check.fault is Fault.VIOLATED)
                 counts.update(dict.fromkeys(violated, 0))

@@ -115,26 +115,28 @@ class Writer:
         return [f'{_counted(explanation, explanation.suitable, *have)}.', f'{states}.']
 
     def _none_suitable(self, explanation: Explanation) -> list[str]:
-        """Return the rule, or the smallest set of rules, that excludes most trees."""
+        """Return what no provider has, or else the check or the smallest set of checks that excludes most trees."""
         # That a device is no host is no news.
-        host_facts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
-        facts = host_facts or explanation.blocked
+        of_hosts = [fact for fact in explanation.blocked if not any(check.lacks_host_class for check in fact.checks)]
+        facts = of_hosts or explanation.blocked
         near_misses = [fact for fact in facts if len(fact.checks) == 1]
-        near_misses.sort(key=lambda fact: (fact.checks[0].condition.is_place, -fact.trees))
         texts = self._nowhere(explanation, near_misses)
         if near_misses:
-            sets = [fact for fact in host_facts if len(fact.checks) > 1]
-            return texts or self._near_misses(explanation, near_misses + sets)
+            return texts or self._near_misses(explanation, facts)
         texts = texts or [f'No {_noun(explanation)} has all of it.']
         number = 'one' if facts[0].trees == 1 else f'{facts[0].trees:,}'
         return [*texts, f'The closest {number} {self.blocked_text(facts[0])}.']
 
     def _near_misses(self, explanation: Explanation, facts: Sequence[BlockedTrees]) -> list[str]:
-        """Return the check of the first fact, which no tree passes that passes the others, and which trees pass it."""
-        check, closest = facts[0].checks[0], facts[0].closest
-        context = [other for other in explanation.selective if other.rule != check.rule]
-        context.sort(key=lambda other: other.condition.is_place)
-        where = _after_noun(self._phrases(context, passed=True), ' ')
+        """Return what no tree has that has the rest, and which trees have it.
+
+        For example, "No host large enough for VCPU:32 has CUSTOM_GPU. 1 host too small for VCPU:32 has."
+
+        :param facts: the first one has the trees that fail only the check that the sentences are about.
+        """
+        [check], closest = facts[0].checks, facts[0].closest
+        others = [other for other in explanation.selective if other.rule != check.rule]
+        where = _after_noun(self._phrases(others, passed=True), ' ')
         passes = self.words(check).passes
         reason = ''
         if closest and closest.limit == 'capacity':
@@ -142,11 +144,11 @@ class Writer:
         elif closest and closest.limit:
             reason = f': {closest.limit} is {closest.free} (closest: {closest.provider.display_name})'
         texts = [f'No {_noun(explanation)}{f" {where}" if where else ""} {_predicate(1, passes)}{reason}.']
+        # "has", "is" or "does", which stands for the whole predicate.
         verb = Phrase(_DO if passes.verb is LACK else passes.verb)
         for fact in [fact for fact in facts if check not in fact.checks][:_MAX_SETS]:
-            failing = _after_noun(self._phrases(fact.checks))
-            trees = units.plural(fact.trees, _noun(explanation))
-            texts.append(f'{trees} {failing} {_predicate(fact.trees, verb)}.')
+            trees = f'{units.plural(fact.trees, _noun(explanation))} {_after_noun(self._phrases(fact.checks))}'
+            texts.append(f'{trees} {_predicate(fact.trees, verb)}.')
         return texts
 
     def _nowhere(self, explanation: Explanation, near_misses: Sequence[BlockedTrees]) -> list[str]:
@@ -208,8 +210,8 @@ class Writer:
             key = 'disabled'
         values = {'subject': rule.subject, 'name': check.resource_class, 'place': self._place(rule.subject)}
         groups, classes = check.scope
-        scope = f' for group {_suffixes(groups)}' if groups else f' for {" and ".join(classes)}' if classes else ''
-        scope_after_noun = ''
+        served = f'group {_suffixes(groups)}' if groups else ' and '.join(classes)
+        scope, scope_after_noun = f' for {served}' if served else '', ''
         if scope and WORDS[key].passes.verb in (HAVE, LACK) and not check.resource_class:
             scope = scope_after_noun = f' on the provider{scope}'
 
