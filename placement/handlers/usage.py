@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from webob import Request, Response
 from webob.multidict import MultiDict
 
 from placement.exception import BadQuery
-from placement.objects.usage import Usage
+from placement.objects import usage
 from placement.schemas import requests, responses
 from placement.web import http, microversion
 from placement.web.authentication import RequestContext
 from placement.web.operation import Microversions, RequiresPolicy, accepts_json, operation
-
-
-def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
-    return {usage.resource_class: usage.usage for usage in usages}
 
 
 @operation(
@@ -25,8 +21,8 @@ def _by_class(usages: Iterable[Usage]) -> dict[str, int]:
 )
 def list_resource_provider_usages(req: Request, context: RequestContext, uuid: str) -> Response:
     """Show the amount consumed of each inventory of a provider."""
-    provider, usages = Usage.get_all_with_provider(context, uuid)
-    body = {'resource_provider_generation': provider.generation, 'usages': _by_class(usages)}
+    provider, usages = usage.get_with_provider(context, uuid)
+    body = {'resource_provider_generation': provider.generation, 'usages': usages}
     return http.json_response(req, body, last_modified=http.now())
 
 
@@ -54,7 +50,7 @@ def list_usages(req: Request, context: RequestContext, params: MultiDict) -> Res
     project, user = params['project_id'], params.get('user_id')
     usages: Mapping[str, Any]
     if microversion.requested(req) >= (1, 38):
-        usages = Usage.get_by_consumer_type(context, project, user, params.get('consumer_type'))
+        usages = usage.get_by_consumer_type(context, project, user, params.get('consumer_type'))
     else:
-        usages = _by_class(Usage.get_all_by_project_user(context, project, user))
+        usages = usage.get_by_project(context, project, user)
     return http.json_response(req, {'usages': usages}, last_modified=http.now())

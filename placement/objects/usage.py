@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.db import sql, tables
+from placement.db.generation import ProviderGeneration
 from placement.objects import base, consumer, inventory
 from placement.objects.base import Context
 
@@ -16,55 +17,61 @@ _classes, _projects, _users = tables.resource_classes, tables.projects, tables.u
 _types = tables.consumer_types
 
 
-@base.register
-class Usage(base.PlacementObject):
-    """The amount of one class that is used."""
+def get_with_provider(context: Context, uuid: str) -> tuple[ProviderGeneration, dict[str, int]]:
+    """Read a provider and the usage, perhaps 0, of each class of its inventories.
 
-    VERSION = '1.0'
-    #: The usages of a provider: one (perhaps 0) for each class of its inventories.
-    WITH_PROVIDER = base.with_provider(
-        inventory.JOINED, _classes.c.id, _classes.c.name.label('resource_class'), _inventories.c.used.label('usage')
+    :param uuid: a canonical uuid.
+    :raises ResourceProviderNotFound: no such provider.
+    """
+    provider, rows = base.read_with_provider(context, _WITH_PROVIDER, uuid)
+    return provider, {row.resource_class: row.used for row in rows}
+
+
+_WITH_PROVIDER = base.with_provider(
+    inventory.JOINED, _classes.c.id, _classes.c.name.label('resource_class'), _inventories.c.used
+)
+
+
+def get_by_project(context: Context, project_id: str, user_id: str | None = None) -> dict[str, int]:
+    """Read the usage of the consumers of a project, or of one of its users, by class name, in order of class id.
+
+    Classes without usage are left out.
+
+    :param project_id: external id of the project.
+    :param user_id: external id of the user; None for all users.
+    """
+    return _read_groups(context, project_id, user_id, ALL, with_counts=False).get(ALL, {})
+
+
+def get_by_consumer_type(
+    context: Context, project_id: str, user_id: str | None = None, type_: str | None = None
+) -> dict[str, dict[str, int]]:
+    """Read the usage of the consumers of a project, or of one of its users, by type, in one statement.
+
+    :param project_id: external id of the project.
+    :param user_id: external id of the user; None for all users.
+    :param type_: the type of the only group, which may be ``consumer.UNKNOWN_TYPE``; ``ALL`` for one group of all
+        consumers; None for one group per type.
+    :returns: by type, for groups with at least one consumer: the number of consumers as ``CONSUMER_COUNT``, then the
+        amounts by class name, in order of class id.
+    """
+    groups = _read_groups(context, project_id, user_id, type_, with_counts=True)
+    # A type that has only allocations whose consumers somebody deleted by hand has no group.
+    return {name: group for name, group in groups.items() if CONSUMER_COUNT in group}
+
+
+def _read_groups(
+    context: Context, project_id: str, user_id: str | None, type_: str | None, *, with_counts: bool
+) -> dict[str, dict[str, int]]:
+    if not all(sql.storable(text) for text in (project_id, user_id or '')):
+        return {}
+    query = _grouped(
+        of_user=user_id is not None, of_type=type_ not in (None, ALL), all_types=type_ == ALL, with_counts=with_counts
     )
-
-    resource_class: str
-    usage: int
-
-    @classmethod
-    def get_all_by_project_user(cls, context: Context, project_id: str, user_id: str | None = None) -> list[Usage]:
-        """Read the usage of the consumers of a project, or of one of its users, in order of class id.
-
-        Classes without usage are left out.
-
-        :param project_id: external id of the project.
-        :param user_id: external id of the user; None for all users.
-        """
-        if not all(sql.storable(text) for text in (project_id, user_id or '')):
-            return []
-        query = _totals(of_user=user_id is not None)
-        return cls.from_rows(context, context.db.fetch_all(query, {'project': project_id, 'user': user_id}))
-
-    @staticmethod
-    def get_by_consumer_type(
-        context: Context, project_id: str, user_id: str | None = None, type_: str | None = None
-    ) -> dict[str, dict[str, int]]:
-        """Read the usage of the consumers of a project, or of one of its users, by type, in one statement.
-
-        :param project_id: external id of the project.
-        :param user_id: external id of the user; None for all users.
-        :param type_: the type of the only group, which may be ``consumer.UNKNOWN_TYPE``; ``ALL`` for one group of all
-            consumers; None for one group per type.
-        :returns: by type, for groups with at least one consumer: the number of consumers as ``CONSUMER_COUNT``, then
-            the amounts by class name, in order of class id.
-        """
-        if not all(sql.storable(text) for text in (project_id, user_id or '')):
-            return {}
-        query = _grouped(of_user=user_id is not None, of_type=type_ not in (None, ALL), all_types=type_ == ALL)
-        rows = context.db.fetch_all(query, {'project': project_id, 'user': user_id, 'type': type_})
-        groups: dict[str, dict[str, int]] = {}
-        for row in rows:
-            groups.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
-        # A type that has only allocations whose consumers somebody deleted by hand has no group.
-        return {name: group for name, group in groups.items() if CONSUMER_COUNT in group}
+    groups: dict[str, dict[str, int]] = {}
+    for row in context.db.fetch_all(query, {'project': project_id, 'user': user_id, 'type': type_}):
+        groups.setdefault(row.consumer_type, {})[row.resource_class] = row.amount
+    return groups
 
 
 #: The name of the group of all consumers.
@@ -101,23 +108,8 @@ def _amounts(*, of_user: bool) -> list[sa.Select[Any]]:
 
 
 @functools.cache
-def _totals(*, of_user: bool) -> sa.Select[str, Any, int]:
-    """Select the sums by class. The parameters are ``project``, and ``user`` if ``of_user``."""
-    rows = sa.union_all(*_amounts(of_user=of_user)).subquery()
-    return (
-        # On some databases the sum of integers is a decimal.
-        sa.select(
-            _classes.c.name.label('resource_class'), sa.cast(sa.func.sum(rows.c.amount), sa.BigInteger).label('usage')
-        )
-        .join(_classes, _classes.c.id == rows.c.resource_class_id)
-        .group_by(_classes.c.id, _classes.c.name)
-        .order_by(_classes.c.id)
-    )
-
-
-@functools.cache
-def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str, Any, int]:
-    """Select for each group the number of consumers, then the sums by class.
+def _grouped(*, of_user: bool, of_type: bool, all_types: bool, with_counts: bool) -> sa.Select[str, Any, int]:
+    """Select for each group the number of consumers if ``with_counts``, then the sums by class.
 
     The parameters are ``project``, ``user`` if ``of_user``, and ``type`` if ``of_type``.
 
@@ -135,7 +127,8 @@ def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str,
         .where(sa.exists().where(_allocations.c.consumer_id == _consumers.c.uuid))
         .group_by(_consumers.c.consumer_type_id)
     )
-    rows = sa.union_all(counts, *_amounts(of_user=of_user)).subquery()
+    amounts = _amounts(of_user=of_user)
+    rows = sa.union_all(*([counts, *amounts] if with_counts else amounts)).subquery()
     type_name = sa.literal_column(f"'{ALL}'", sa.String) if all_types else consumer.TYPE_NAME
     class_name = sa.func.coalesce(_classes.c.name, sa.literal_column(f"'{CONSUMER_COUNT}'", sa.String))
     keys = [rows.c.resource_class_id, class_name] if all_types else [type_name, rows.c.resource_class_id, class_name]
@@ -143,6 +136,7 @@ def _grouped(*, of_user: bool, of_type: bool, all_types: bool) -> sa.Select[str,
         sa.select(
             type_name.label('consumer_type'),
             class_name.label('resource_class'),
+            # On some databases the sum of integers is a decimal.
             sa.cast(sa.func.sum(rows.c.amount), sa.BigInteger).label('amount'),
         )
         .select_from(rows)

@@ -23,10 +23,10 @@ from placement.capacity import InventoryRecord
 from placement.claims.claim import delete_allocations, replace_allocations, reshape
 from placement.claims.requested import UNSET, ConsumerClaim, ReshapedProvider, Unset
 from placement.db.api import Database
+from placement.objects import usage
 from placement.objects.consumer import UNKNOWN_TYPE, Consumer
 from placement.objects.inventory import Inventory
 from placement.objects.resource_provider import ResourceProvider
-from placement.objects.usage import Usage
 from placement.web.authentication import RequestContext
 from tests.support.objects import set_inventories
 
@@ -260,10 +260,8 @@ class Topology:
                 )
                 for inventory in stored
             } == expected
-            _, usages = Usage.get_all_with_provider(self.context, uuid_)
-            assert {usage.resource_class: usage.usage for usage in usages} == {
-                class_: self.model.used((name, class_)) for class_ in expected
-            }
+            _, usages = usage.get_with_provider(self.context, uuid_)
+            assert usages == {class_: self.model.used((name, class_)) for class_ in expected}
 
     def clear(self) -> None:
         for consumer in list(self.model.holdings):

@@ -24,7 +24,6 @@ FINGERPRINTS = {
     'ResourceClass': '1.0-6e7be3ba8dd9fa529f944bcf9612b287',
     'ResourceProvider': '1.0-37da1109dcf0392465ceae942b72c403',
     'Trait': '1.0-6e7be3ba8dd9fa529f944bcf9612b287',
-    'Usage': '1.0-bc1823384931748438e830f85b50d168',
 }
 
 CLASSES: dict[str, type[Any]] = {
