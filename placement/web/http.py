@@ -74,21 +74,10 @@ class _LimitedBody:
         self._size = size
         self._remaining = size
 
-    def read(self, size: int = -1) -> bytes:
-        return self._count(self._stream.read, size)
-
-    def readline(self, size: int = -1) -> bytes:
-        return self._count(self._stream.readline, size)
-
-    def readlines(self, _hint: int = -1) -> list[bytes]:
-        return list(self)
-
-    def __iter__(self) -> Any:
-        return iter(self.readline, b'')
-
-    def _count(self, read: Callable[[int], bytes], size: int) -> bytes:
+    def read(self, size: int) -> bytes:
+        """Read at most ``size`` bytes. WebOb calls no other method."""
         try:
-            data = read(self._remaining + 1 if size < 0 else min(size, self._remaining + 1))
+            data = self._stream.read(min(size, self._remaining + 1))
         except Exception as error:  # WSGI servers have different exceptions for malformed chunks and lost connections.
             raise exc.HTTPBadRequest('The request body could not be read.') from error
         self._remaining -= len(data)
