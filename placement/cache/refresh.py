@@ -11,13 +11,11 @@ between searches.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import gc
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import sqlalchemy as sa
 from oslo_log import log
@@ -51,15 +49,6 @@ class CacheState:
     refresh: int = 0
     #: The number of providers that this refresh found changed; 0 if it read all.
     changed: int = 0
-
-
-class _Need(enum.Enum):
-    """What a refresh has to read next."""
-
-    #: The changes, in a transaction.
-    CHANGES = 'changes'
-    #: All tables.
-    TABLES = 'tables'
 
 
 class _ReloadNeeded(Exception):
@@ -204,16 +193,15 @@ class ProviderCache:
     def _read(self, state: CacheState | None) -> Snapshot:
         """Refresh the cache from ``state``, or load it."""
         started, reloads = time.monotonic(), False
-        newest, recent = self._read_claims(state, self._db.read) if state else (_Need.TABLES, None)
-        if isinstance(newest, CacheState):
+        newest, recent = self._read_claims(state, self._db.read) if state else (None, None)
+        if newest is not None:
             self._state = dataclasses.replace(newest, refresh=self._refreshes)
         else:
             with self._db.reader() as tx:
                 if state is not None:
                     newest = self._refresh(tx, state, recent)
-                    reloads = newest is _Need.TABLES
-                if not isinstance(newest, CacheState):
-                    newest = self._load(tx)
+                    reloads = newest is None
+                newest = newest or self._load(tx)
                 # Set this before the transaction ends. Even if the end fails, the data are valid, and the next snapshot
                 # has to follow from them.
                 self._state = dataclasses.replace(newest, refresh=self._refreshes)
@@ -250,15 +238,15 @@ class ProviderCache:
 
     def _read_claims(
         self, state: CacheState, read: Callable[[Callable[[sa.Connection], _Rows]], _Rows]
-    ) -> tuple[CacheState | _Need, RecentChanges | None]:
+    ) -> tuple[CacheState | None, RecentChanges | None]:
         """Read what claims changed since ``state``, in one statement, which needs no transaction to see one state.
 
         :param read: ``Database.read``.
-        :returns: the new state, or that a transaction has to read the changes; and what changed, None if it is unknown.
+        :returns: the new state, None if a transaction has to read the changes; and what changed, None if it is unknown.
         """
         position, recent = state.log_position, None
         if position.total.slots > change_log_reader.MAX_SLOTS_PER_STATEMENT:
-            return _Need.CHANGES, None
+            return None, None
 
         def execute(tx: sa.Connection) -> _Rows:
             common, *log_queries = change_log_reader.recent_log(tx.dialect, position)
@@ -269,22 +257,20 @@ class ProviderCache:
             slots, entries, providers, used = read(execute)
             recent = change_log_reader.recent_changes(position, slots, entries)
             if recent is None or set(recent.changed.values()) != {ChangeKind.USAGE}:
-                return _Need.CHANGES, recent
+                return None, recent
             usages = loader.usages_of(list(recent.changed), providers, used, state.snapshot.names.classes)
             snapshot = state.snapshot.next(Changes({}, usages))
         except (KeyError, sql.TruncatedResult):
             # The transaction finds the same, and reports it.
-            return _Need.CHANGES, recent
+            return None, recent
         self._older_since = None
         return CacheState(snapshot, recent.position, changed=len(recent.changed)), recent
 
-    def _refresh(
-        self, tx: sa.Connection, state: CacheState, recent: RecentChanges | None
-    ) -> CacheState | Literal[_Need.TABLES]:
+    def _refresh(self, tx: sa.Connection, state: CacheState, recent: RecentChanges | None) -> CacheState | None:
         """Read what changed between ``state`` and the state that ``tx`` sees.
 
         :param recent: what changed up to a position, perhaps up to the position of ``tx``.
-        :returns: the state of ``tx``; ``state`` itself if that is the same, or an older one for now; or that everything
+        :returns: the state of ``tx``; ``state`` itself if that is the same, or an older one for now; None if everything
             has to be reloaded.
         """
         log_position = change_log_reader.read_log_position(tx)
@@ -292,12 +278,14 @@ class ProviderCache:
         if relation is Relation.OLDER:
             if self._may_lag(tx):
                 return state
-            return self._reload(f'the database has been older than the cache for {STALE_READ_GRACE_SECONDS} seconds')
+            self._log_reload(f'the database has been older than the cache for {STALE_READ_GRACE_SECONDS} seconds')
+            return None
         self._older_since = None
         if relation is Relation.SAME:
             return state
         if relation in _RELOADS:
-            return self._reload(_RELOADS[relation])
+            self._log_reload(_RELOADS[relation])
+            return None
         try:
             changed = (
                 recent.changed
@@ -306,17 +294,19 @@ class ProviderCache:
             )
             snapshot = state.snapshot.next(_read_changes(tx, state.snapshot, changed))
         except (change_log_reader.LogTruncated, _ReloadNeeded) as error:
-            return self._reload(str(error))
+            self._log_reload(str(error))
+            return None
         except errors.DATABASE_ERRORS:
             raise
         except Exception:
             # This is a bug, or a write to the tables that is not in the log. Without a reload, searches would fail
             # until a restart.
-            return self._reload('the refresh failed', is_bug=True)
+            self._log_reload('the refresh failed', is_bug=True)
+            return None
         return CacheState(snapshot, log_position, changed=len(changed))
 
-    def _reload(self, reason: str, *, is_bug: bool = False) -> Literal[_Need.TABLES]:
-        """Return the result for ``_refresh``. Log why everything has to be reloaded, once until that has succeeded.
+    def _log_reload(self, reason: str, *, is_bug: bool = False) -> None:
+        """Log why everything has to be reloaded, once until that has succeeded.
 
         :param is_bug: whether to log the exception that is being handled.
         """
@@ -325,7 +315,6 @@ class ProviderCache:
             if is_bug:
                 LOG.exception('The cache could not be refreshed')
             LOG.info('Reloading the cache: %s', reason)
-        return _Need.TABLES
 
     def _may_lag(self, tx: sa.Connection) -> bool:
         """Return whether a database that is older than the cache may be a node of a cluster that will soon catch up.

@@ -7,7 +7,7 @@ from dataclasses import astuple
 import numpy as np
 
 from placement.cache.partition import Partition
-from placement.cache.refresh import CacheState, ProviderCache
+from placement.cache.refresh import ProviderCache
 from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 
@@ -61,9 +61,9 @@ def compare(provider_cache: ProviderCache, db: Database) -> None:
         assert loaded is not None
         fresh = provider_cache._load(tx)
         followed, recent = provider_cache._read_claims(loaded, lambda work: work(tx))
-        if not isinstance(followed, CacheState):
+        if followed is None:
             followed = provider_cache._refresh(tx, loaded, recent)
-        if not isinstance(followed, CacheState):
+        if followed is None:
             requested = provider_cache._reload_reason == 'a command requested it'
             assert requested or loaded.snapshot.names.renames_class(fresh.snapshot.names)
             followed = fresh
