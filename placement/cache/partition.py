@@ -30,7 +30,7 @@ _MAX_CACHE_KEYS = 6
 #: The cached properties that a partition keeps after claims. They do not depend on usages and generations.
 _KEPT_AFTER_CLAIMS = frozenset(
     {
-        '_by_id',
+        'by_id',
         'by_name',
         'by_uuid',
         'has_sharing_trait',
@@ -123,7 +123,7 @@ class Partition:
         return max(len(self.traits.values), len(self.aggregates.values))
 
     @functools.cached_property
-    def _by_id(self) -> Mapping[int, int]:
+    def by_id(self) -> Mapping[int, int]:
         """The position of each provider, by id."""
         return {provider.id: position for position, provider in enumerate(self.providers)}
 
@@ -247,7 +247,7 @@ class Partition:
         :param usages: by id of the provider.
         :raises KeyError: a provider or an inventory is not in the partition.
         """
-        providers, positions = list(self.providers), [self._by_id[id_] for id_ in usages]
+        providers, positions = list(self.providers), [self.by_id[id_] for id_ in usages]
         used: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for position, usage in zip(positions, usages.values(), strict=True):
             providers[position] = providers[position].with_usage(usage)

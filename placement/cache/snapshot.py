@@ -72,8 +72,6 @@ class Snapshot:
     partitions: tuple[Partition, ...]
     #: The approximate number of providers of a new partition.
     partition_size: int
-    #: The root id of each provider by id, only for ``next``. All snapshots share it; it describes the newest one.
-    root_ids: dict[int, int]
 
     @classmethod
     def build(cls, names: KnownNames, providers: Iterable[Provider], size: int = PROVIDERS_PER_PARTITION) -> Snapshot:
@@ -85,8 +83,7 @@ class Snapshot:
         for provider in providers:
             members[provider.root_id].append(provider)
         trees = [_in_order(root_id, providers) for root_id, providers in sorted(members.items())]
-        root_ids = {provider.id: root_id for root_id, providers in members.items() for provider in providers}
-        return cls(names, tuple(partition_trees(trees, size)), size, root_ids)
+        return cls(names, tuple(partition_trees(trees, size)), size)
 
     @functools.cached_property
     def first_root_ids(self) -> list[int]:
@@ -161,36 +158,33 @@ class Snapshot:
     # The next snapshot ---------------------------------------------------------------------------------------
 
     def next(self, changes: Changes) -> Snapshot:
-        """Return the snapshot after ``changes``. Only the newest snapshot may be asked for the next one, and only once.
+        """Return the snapshot after ``changes``.
 
         :raises KeyError: ``changes.usages`` has a provider or an inventory that is not in the snapshot.
         """
-        snapshot = _with_usages(self, changes.usages)
-        if changes.names is not None:
-            snapshot = replace(snapshot, names=changes.names)
-        snapshot = _with_trees(snapshot, _changed_trees(snapshot, changes.providers))
-        for id_, provider in changes.providers.items():
-            if provider is None:
-                self.root_ids.pop(id_, None)
-            else:
-                self.root_ids[id_] = provider.root_id
-        return snapshot
+        snapshot = replace(self, names=changes.names or self.names, partitions=_with_usages(self, changes.usages))
+        return _with_trees(snapshot, _changed_trees(snapshot, changes.providers))
 
 
-def _with_usages(snapshot: Snapshot, usages: Mapping[int, Usage]) -> Snapshot:
-    by_index: defaultdict[int, dict[int, Usage]] = defaultdict(dict)
-    for id_, usage in usages.items():
-        by_index[snapshot.partition_index(snapshot.root_ids[id_]) or 0][id_] = usage
-    partitions = list(snapshot.partitions)
-    for index, of_partition in by_index.items():
-        partitions[index] = partitions[index].with_usages(of_partition)
-    return replace(snapshot, partitions=tuple(partitions))
+def _with_usages(snapshot: Snapshot, usages: Mapping[int, Usage]) -> tuple[Partition, ...]:
+    partitions = []
+    remaining = dict(usages)
+    for partition in snapshot.partitions:
+        of_partition = {id_: remaining.pop(id_) for id_ in usages.keys() & partition.by_id.keys()}
+        partitions.append(partition.with_usages(of_partition) if of_partition else partition)
+    if remaining:
+        raise KeyError(sorted(remaining))
+    return tuple(partitions)
 
 
 def _changed_trees(snapshot: Snapshot, providers: Mapping[int, Provider | None]) -> dict[int, Tree]:
     """Return the trees in which providers are added, changed or removed, by root id. A tree may become empty."""
     changed = [provider for provider in providers.values() if provider is not None]
-    root_ids = {snapshot.root_ids[id_] for id_ in providers if id_ in snapshot.root_ids}
+    root_ids = {
+        partition.providers[partition.by_id[id_]].root_id
+        for partition in snapshot.partitions
+        for id_ in providers.keys() & partition.by_id.keys()
+    }
     members: defaultdict[int, list[Provider]] = defaultdict(list)
     for root_id in root_ids.union(provider.root_id for provider in changed):
         try:

@@ -424,7 +424,8 @@ def test_a_damaged_state_is_loaded_again_at_the_next_search(
 ) -> None:
     loaded = provider_cache._state
     assert loaded is not None
-    loaded.snapshot.root_ids.clear()
+    for partition in loaded.snapshot.partitions:
+        partition.__dict__['by_id'] = {}
     claim_one(context, host)
     assert_same(provider_cache.up_to_date(), scratch(context.db))
     assert 'The cache could not be refreshed' in caplog.text
