@@ -67,15 +67,9 @@ def _print_findings(findings: list[Finding], args: argparse.Namespace, conf: cfg
 
 def _status(finding: Finding, args: argparse.Namespace) -> str:
     """Return the status of the repair of a finding."""
-    if finding.outcome is Outcome.REPAIRED:
-        return 'repaired'
-    if finding.outcome is Outcome.VANISHED:
-        return 'no longer found when it was to be repaired'
-    if finding.outcome is Outcome.FAILED:
-        return 'not repaired because of concurrent writes: run it again'
-    if finding.outcome is Outcome.REJECTED:
-        again = 'run it again without --except' if args.excluded else 'run it again'
-        return f'not repaired because it refers to a missing row: {again}'
+    if finding.outcome is not Outcome.UNCHANGED:
+        is_excluded = finding.outcome is Outcome.REJECTED and args.excluded
+        return f'{finding.outcome.value}{" without --except" if is_excluded else ""}'
     if not finding.needs_action:
         return 'for information'
     if not finding.changes:

@@ -45,14 +45,14 @@ KINDS: Mapping[str, Kind] = {
 
 
 class Outcome(enum.Enum):
-    """What became of a finding."""
+    """What became of a finding, in the words of the command."""
 
     #: No repair was tried, or an operator has to decide.
-    UNCHANGED = enum.auto()
-    REPAIRED = enum.auto()
+    UNCHANGED = 'not repaired'
+    REPAIRED = 'repaired'
     #: Concurrent writes made all attempts to repair it fail.
-    FAILED = enum.auto()
-    #: The database rejected the repair, because it refers to a missing row.
-    REJECTED = enum.auto()
+    FAILED = 'not repaired because of concurrent writes: run it again'
+    #: The database rejected the repair.
+    REJECTED = 'not repaired because it refers to a missing row: run it again'
     #: Right before the repair, the data had become consistent.
-    VANISHED = enum.auto()
+    VANISHED = 'no longer found when it was to be repaired'
