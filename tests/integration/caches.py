@@ -66,7 +66,7 @@ def stay_equal(running: Sequence[servers.Server], observed: Sequence[Database]) 
                 # What the normal update made of it is compared the next time.
                 compare(provider_cache, db)
                 provider_cache.up_to_date()
-            compared += 1
+                compared += 1
             if kills < _MIN_KILLS and _accepted(histories) >= kill_at:
                 with contextlib.suppress(IndexError, ProcessLookupError):
                     os.kill(next(victims).workers()[0], signal.SIGKILL)
