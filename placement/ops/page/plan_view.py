@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from placement import exception, units
+from placement import exception
 from placement.ops.page.view import Parameters, Sources, View
 from placement.ops.planning import drain, ratio, sentences
 from placement.ops.planning.loads import PlanOptions
@@ -32,17 +32,12 @@ def plan_view(sources: Sources, parameters: Parameters) -> View:
             plan = drain.plan_drain(sources.db, hosts, None, options)
             data['drain'] = sentences.document(sentences.drain_sentences(plan), plan)
             extra['destinations'] = sentences.destinations(plan)
-            extra['sizes'] = [sentences.size(item.resources) for item in plan.not_placed]
         if change := parameters.text('ratio'):
             read_at = timeutils.utcnow(with_timezone=True)
             snapshot = sources.provider_cache.up_to_date()
             report = ratio.compare_ratio(snapshot, *ratio.parse_change(change), None, [])
             data['ratio'] = sentences.document(sentences.ratio_sentences(report), report, read_at=read_at)
             extra['ratio_rows'] = sentences.ratio_rows(report)
-            extra['above'] = [
-                units.used_of_capacity(report.resource_class, provider.used, provider.capacity)
-                for provider in report.above_capacity[:_ROWS]
-            ]
     except (exception.BadQuery, exception.NotFound) as error:
         # The form keeps the text, so that users can correct it.
         data['error'] = extra['error'] = str(error)
