@@ -204,9 +204,8 @@ class Database:
         :param mode: any but ``AUTOCOMMIT``.
         :param slot: the leased slot, if a client asked for the changes. It becomes ``UNCHANGED`` if the transaction has
             certainly been rolled back.
-        :raises CommitUnknown: COMMIT failed, and its error does not exclude that the transaction is committed. Without
-            a slot, this is a ``SingleFailure``, or a conflict: no client asked for what such a transaction does, so it
-            can be repeated.
+        :raises CommitUnknown: COMMIT failed, and is in doubt (``errors.ERRORS``). Without a slot, this is a
+            ``SingleFailure``, or a conflict: no client asked for what such a transaction does, so it can be repeated.
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -226,7 +225,7 @@ class Database:
                     connection.commit()
             except BaseException as error:
                 connection.invalidate()
-                if errors.excludes_commit(error):
+                if errors.row_of(error).excludes_commit:
                     if slot:
                         slot.state = SlotState.UNCHANGED
                 # Otherwise the process is about to end, and nobody waits for the outcome.

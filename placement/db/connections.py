@@ -61,15 +61,19 @@ GALERA = 'placement_galera'
 #: Key of ``Connection.info``: BEGIN is pending and will be sent together with the next statement.
 _PENDING_BEGIN = 'placement_pending_begin'
 
-_BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
-_BEGIN_ON_POSTGRESQL = {Mode.SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'}
-_BEGIN_ON_MYSQL = {
-    Mode.WRITE_EAGER: 'BEGIN',
-    Mode.SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN',
+#: What begins a transaction, by dialect and mode. On SQLite a transaction that may write takes the write lock when it
+#: begins, so that another one waits, up to the busy timeout. If both took the lock at their first write, one of them
+#: would fail.
+_BEGIN = {
+    'sqlite': {Mode.WRITE: 'BEGIN IMMEDIATE', Mode.WRITE_EAGER: 'BEGIN IMMEDIATE'},
+    'postgresql': {Mode.SNAPSHOT: 'BEGIN ISOLATION LEVEL REPEATABLE READ'},
+    'mysql': {
+        Mode.WRITE_EAGER: 'BEGIN',
+        Mode.SNAPSHOT: 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN',
+    },
 }
-#: A transaction that may write takes the write lock when it begins, so that another one waits, up to the busy timeout.
-#: If both took the lock at their first write, one of them would fail.
-_BEGIN_ON_SQLITE = {Mode.WRITE: 'BEGIN IMMEDIATE', Mode.WRITE_EAGER: 'BEGIN IMMEDIATE'}
+#: The same in the other modes. MySQL gets BEGIN with the first statement.
+_BEGIN_BY_DEFAULT = {'sqlite': 'BEGIN', 'postgresql': 'BEGIN ISOLATION LEVEL READ COMMITTED'}
 
 
 class _Backend(NamedTuple):
@@ -366,17 +370,13 @@ def _begin(connection: sa.Connection) -> None:
     mode: Mode = connection.get_execution_options().get(MODE, Mode.DEFERRED)
     if mode is Mode.AUTOCOMMIT:
         return
-    dialect = connection.dialect
-    if sql.is_mysql(dialect) and mode not in _BEGIN_ON_MYSQL:
+    dialect = connection.dialect.name
+    text = _BEGIN[dialect].get(mode, _BEGIN_BY_DEFAULT.get(dialect))
+    if text is None:
         connection.info[_PENDING_BEGIN] = True
         return
     try:
-        if dialect.name == 'postgresql':
-            connection.exec_driver_sql(_BEGIN_ON_POSTGRESQL.get(mode, _BEGIN_READ_COMMITTED))
-        elif dialect.name == 'sqlite':
-            connection.exec_driver_sql(_BEGIN_ON_SQLITE.get(mode, 'BEGIN'))
-        else:
-            connection.exec_driver_sql(_BEGIN_ON_MYSQL[mode])
+        connection.exec_driver_sql(text)
     except BaseException:
         connection.invalidate()
         raise

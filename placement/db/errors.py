@@ -112,11 +112,6 @@ class KnownError(NamedTuple):
         return bool(has_code) or isinstance(error, self.types)
 
 
-#: Errors that occur if another node is changing or has changed the schema: table exists (1050), index exists (1061),
-#: revision is recorded (1062), table was renamed (1146), table definition changes (1412, 1684). These are numbers,
-#: because SQLAlchemy's reflection disables oslo.db's exceptions for a connection.
-_SCHEMA_CONFLICT_CODES = '1050|1061|1062|1146|1412|1684|42P01'
-
 #: What each error means, in a statement and at COMMIT. The first row that matches counts. The comments name the codes,
 #: and the evidence for COMMIT.
 ERRORS = (
@@ -191,11 +186,6 @@ def classify(error: BaseException) -> ErrorKind:
     return row_of(error).kind
 
 
-def excludes_commit(error: BaseException) -> bool:
-    """Return whether ``error``, which COMMIT raised, guarantees that the transaction is not committed."""
-    return row_of(error).excludes_commit
-
-
 def is_conflict(error: BaseException) -> bool:
     """Return whether ``error`` is a conflict with a concurrent transaction (``CONFLICTS``)."""
     return classify(error) in CONFLICTS
@@ -213,8 +203,10 @@ def is_deadlock(error: BaseException) -> bool:
 
 def is_concurrent_change_of_schema(error: BaseException) -> bool:
     """Return whether ``error`` says that another node of a cluster is changing the schema at the same time."""
-    is_code = re.fullmatch(_SCHEMA_CONFLICT_CODES, _code(error))
-    return bool(is_code) or isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error)
+    # Table exists (1050), index exists (1061), revision is recorded (1062), table was renamed (1146, 42P01), table
+    # definition changes (1412, 1684). SQLAlchemy's reflection disables oslo.db's exceptions for a connection.
+    codes = {'1050', '1061', '1062', '1146', '42P01', '1412', '1684'}
+    return _code(error) in codes or isinstance(error, db_exc.DBDuplicateEntry) or is_conflict(error)
 
 
 def is_disconnect(error: BaseException) -> bool:
