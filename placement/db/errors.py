@@ -115,11 +115,12 @@ class KnownError(NamedTuple):
 #: What each error means, in a statement and at COMMIT. The first row that matches counts. The comments name the codes,
 #: and the evidence for COMMIT.
 ERRORS = (
-    # The option read_only: the server checks it at COMMIT, too, and rolls back (observed on MariaDB 10.11). InnoDB or
-    # the transaction is read-only (1836, 1792): then there is nothing to commit.
+    # The option read_only: the server checks it at COMMIT, too, and rolls back
+    # (``test_a_server_that_was_demoted_before_a_commit_rolls_back``). InnoDB or the transaction is read-only (1836,
+    # 1792): then there is nothing to commit.
     KnownError(ErrorKind.READ_ONLY, '1290|1792|1836', excludes_commit=True),
     # SQLite writes the pages of a transaction at COMMIT, and only after all of them the mark that commits it
-    # (sqlite.org/wal.html).
+    # (sqlite.org/wal.html; ``test_a_full_disk_below_sqlite_is_one_line``).
     KnownError(ErrorKind.READ_ONLY, 'SQLITE_READONLY.*|SQLITE_FULL', excludes_commit=True),
     # The disk (1021, 53100) or the table space (1114) is full: the log that makes COMMIT permanent may have been
     # written before. A standby of PostgreSQL (25006): nothing is known about COMMIT.
@@ -136,13 +137,14 @@ ERRORS = (
         types=(db_exc.DBConnectionError, db_exc.DBNonExistentDatabase, sa_exc.TimeoutError),
     ),
     # The plugin of Group Replication rejects COMMIT: certification failed, or the primary has lost its majority. In the
-    # second case the other members may have the transaction, and commit it (observed on MySQL 9.7).
+    # second case the other members may have the transaction, and commit it
+    # (``test_a_claim_that_an_isolated_primary_rejects_may_have_been_made``).
     KnownError(ErrorKind.CONFLICT, '3100|3101'),
     # A deadlock, of which the victim is rolled back (manuals of all servers); at COMMIT only on Galera, where
-    # certification failed.
+    # certification failed (``test_race``).
     KnownError(ErrorKind.CONFLICT, '1213|40P01', excludes_commit=True),
-    # COMMIT failed in the engine, whose number is in the message: a deadlock, as certification failed (Group
-    # Replication of MySQL 9.7). With another number nothing is known.
+    # COMMIT failed in the engine, whose number is in the message: a deadlock, as certification failed in Group
+    # Replication (``test_race_on_several_primaries``). With another number nothing is known.
     KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', excludes_commit=True),
     # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
     # it (observed on MariaDB 10.11). A lock that is not waited for (3572, 55P03), and a record that has changed since

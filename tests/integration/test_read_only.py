@@ -179,6 +179,34 @@ def test_no_connection_to_a_demoted_server_is_used_again(demotable: Demotable) -
         assert all(any(connection is other for other in closed) for connection in demoted)
 
 
+@databases.ON_MARIADB
+def test_a_server_that_was_demoted_before_a_commit_rolls_back(
+    demotable: Demotable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evidence for ``errors.ERRORS``: it checks the option at COMMIT, too."""
+    failures: list[Exception] = []
+    with applications.application(demotable.url) as app:
+        host = create_provider(app, VCPU=100)
+        assert claim(app, host) == (204, None)
+        commit = app.db.engine.dialect.do_commit
+
+        def demote_and_commit(connection: sa.PoolProxiedConnection) -> None:
+            monkeypatch.undo()
+            demotable.demote()
+            try:
+                commit(connection)
+            except Exception as error:
+                failures.append(error)
+                raise
+
+        monkeypatch.setattr(app.db.engine.dialect, 'do_commit', demote_and_commit)
+        assert claim(app, host) == (503, '2')
+        assert [error.args[0] for error in failures] == [1290]
+        demotable.promote()
+        assert send_request(app, 'GET', f'/resource_providers/{host}/usages').json['usages'] == {'VCPU': 1}
+        assert claim(app, host) == (204, None)
+
+
 @pytest.fixture
 def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A directory on a file system of 3 MB. SQLite notices only at COMMIT that the disk is full."""
