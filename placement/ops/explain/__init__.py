@@ -14,20 +14,20 @@ worst fault to the best, and a provider that fails one fails the next ones as we
 
     0 VCPU:8 absent, 1 too small, 2 full    3 VGPU:1 of group 1 absent, 4 too small, 5 full    6 CUSTOM_A of group 1
 
-``ProviderMatrix``: what each provider fails, for each requirement. Digits stand for the checks of a mask::
+``ProviderMatrix``: the mask of each provider, which has the checks that it fails, for each requirement::
 
-    provider                             VCPU:8  group 1
-    host1: 4 VCPU                        12      3456
-        card1: 1 VGPU, trait CUSTOM_A    012     none
-    host2: 16 VCPU                       none    3456
-        card2: 1 VGPU                    012     6
+    provider                             VCPU:8     group 1
+    host1: 4 VCPU                        1, 2       3, 4, 5, 6
+        card1: 1 VGPU, trait CUSTOM_A    0, 1, 2    none
+    host2: 16 VCPU                       none       3, 4, 5, 6
+        card2: 1 VGPU                    0, 1, 2    6
 
 ``TreeMatrix``: the choices of each tree for each part, which are the minimal masks of its providers. These trees have
 one for each part::
 
-    tree     unsuffixed group    group 1         closest choices together
-    host1    12 (by host1)       none (card1)    12
-    host2    none (host2)        6 (card2)       6
+    tree     unsuffixed group    group 1            closest choices together
+    host1    1, 2 (by host1)     none (by card1)    1, 2
+    host2    none (by host2)     6 (by card2)       6
 
 ``Explanation``: without check 6, one tree could serve each part; without 1 and 2, another one. These are the sets in
 ``blocked``, and both are near misses, because 1 and 2 are faults of one amount.

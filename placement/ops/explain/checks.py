@@ -118,16 +118,18 @@ class RequestChecks:
         together = list(checks_of(compiled.collective, ('',)))
         #: If the unsuffixed group forbids an aggregate, a root may not be in it either. This is one rule.
         self.of_root = [check for condition in compiled.root.conditions for check in checks_of(condition, ('',))]
-        #: The checks of each requirement. All providers of the unsuffixed group have the traits ``together``.
-        self.of_requirement = {
+        of_conditions = {
             requirement: [check for condition in requirement.conditions for check in checks_of(condition, suffixes)]
             for requirement, suffixes in compiled.distinct.items()
         }
         #: The check of each bit.
-        self.in_order = list(dict.fromkeys(itertools.chain(self.of_root, *self.of_requirement.values(), together)))
+        self.in_order = list(dict.fromkeys(itertools.chain(self.of_root, *of_conditions.values(), together)))
         self.bit_of = {check: 1 << number for number, check in enumerate(self.in_order)}
-        for requirement, checks in self.of_requirement.items():
-            checks.extend([] if requirement.use_same_provider else together)
+        #: The checks of each requirement. All providers of the unsuffixed group have the traits ``together``.
+        self.of_requirement = {
+            requirement: checks if requirement.use_same_provider else checks + together
+            for requirement, checks in of_conditions.items()
+        }
         #: The checks about states, those that require aggregates, the traits that the providers of the unsuffixed group
         #: have together, and those for any inventory of a class.
         self.state = self.mask(check for check in self.in_order if check.condition.is_state)

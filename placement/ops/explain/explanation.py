@@ -182,11 +182,12 @@ def _stages(matrix: TreeMatrix) -> list[Stage]:
 def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     """Add what the trees lack: sets of checks, single checks, and pools that they cannot use."""
     has_root = matrix.partition.has_root
-    # How many trees fail each set of checks, with the closest choice of each part.
+    # The number of trees by what the closest choices of their parts fail.
     counts = matrix.trees.counts(has_root)
     states = sorted((mask for mask in counts if not mask & ~matrix.checks.state), key=lambda mask: -counts[mask])
     result.suitable = sum(counts[mask] for mask in states)
     result.states = [_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]]
+    # Sets of more than ``_MAX_CHECKS`` count only if there are no others.
     minimal = matrix.minimal(counts)
     few = [mask for mask in minimal if matrix.checks.worst(mask).bit_count() <= _MAX_CHECKS]
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))

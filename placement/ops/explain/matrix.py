@@ -1,7 +1,7 @@
 """The two matrices of a request: what each provider fails, and what of it keeps each tree from serving the request.
 
 Both are made once, for all providers at the same time, and do not stop at the first failed check. Their masks are
-explained at ``RequestChecks``.
+explained at ``RequestChecks``; the docstring of the package has an example of both.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ class ProviderMatrix:
     """What each provider of a snapshot fails.
 
     A row is a provider of ``partition``, which has the trees for which the steps of the budget suffice. A column is a
-    check. A cell is whether the provider fails the check in its own tree, whatever else it fails::
-
-        provider | VCPU:8 absent | VCPU:8 too small | VCPU:8 full | required CUSTOM_A
-        host1    |               |                  | fails       |
-        numa1    | fails         | fails            | fails       | fails
+    check. A cell is whether the provider fails the check in its own tree, whatever else it fails.
 
     :raises StepLimitReached: the steps do not suffice for any tree.
     """
@@ -91,8 +87,13 @@ class ProviderMatrix:
         return check.fault is not Fault.TOO_SMALL and bool(flags.all())
 
     def failing_only(self, check: Check, waived: int, trees: Flags) -> tuple[Integers, Integers]:
-        """Return the positions of the providers of the flagged trees, and of the pools that reach these, that fail a
-        check and nothing outside of ``waived``. There are none for a check that is only about roots."""
+        """Return the positions of the providers that fail a check and nothing outside of ``waived``.
+
+        There are none for a check that is only about roots.
+
+        :param trees: which trees to look at.
+        :returns: the providers of these trees, and the pools that reach them.
+        """
         of_check = [self.columns[group] for group, checks in self.checks.of_requirement.items() if check in checks]
         if not of_check:
             return np.zeros(0, np.intp), np.zeros(0, np.intp)

@@ -203,7 +203,7 @@ class Writer:
     # Parts of sentences --------------------------------------------------------------------------------------
 
     def words(self, check: Check) -> Words:
-        """Return the words for a check with its scope: traits are those of a provider, and other things "for" it."""
+        """Return the words for a check with its scope, which only traits need after a noun."""
         rule = check.rule
         key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
         if rule.forbids and rule.subject == DISABLED_TRAIT:
