@@ -26,6 +26,8 @@ CONTENT_LENGTH = re.compile(r'[0-9]{1,18}')
 _LONG_NUMBER = re.compile(rb'([0-9]{18})[0-9]+')
 #: A number with a fraction or an exponent, not inside a uuid or a name.
 _FRACTION_OR_EXPONENT = re.compile(rb'(?:^|[\s:,\[])-?[0-9]+[.eE]')
+#: NUL in a string of a JSON text: this escape, unless its backslash is itself escaped.
+_NUL = re.compile(rb'(?<!\\)(?:\\\\)*\\u0000')
 
 
 # Requests ---------------------------------------------------------------------------------------------------
@@ -114,13 +116,13 @@ def validated_json(body: bytes, validator: Validator) -> Any:
     try:
         data = parse_json(body)
         validator.validate(data)
-        # JSON allows NUL in strings only as this escape.
-        if b'\\u0000' in body:
-            _reject_nul(data)
     except ValidationError as error:
         raise exc.HTTPBadRequest(f'JSON does not validate: {error}') from error
     except ValueError as error:
         raise exc.HTTPBadRequest(f'Malformed JSON: {error}') from error
+    # On all databases, because PostgreSQL cannot store this character.
+    if b'u0000' in body and _NUL.search(body):
+        raise exc.HTTPBadRequest('JSON does not validate: The character NUL (U+0000) is not allowed')
     return data
 
 
@@ -163,25 +165,6 @@ def _with_integers(data: Any) -> Any:
             elif isinstance(value, dict | list):
                 pending.append(value)
     return root[0]
-
-
-def _reject_nul(data: Any) -> None:
-    """Reject NUL on all databases: PostgreSQL cannot store this character.
-
-    :param data: a JSON value that is to be stored.
-    :raises ValidationError: a string or the name of a member contains NUL.
-    """
-    pending = [data]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            if '\0' in value:
-                raise ValidationError('The character NUL (U+0000) is not allowed')
-        elif isinstance(value, dict):
-            pending += value.keys()
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
 
 
 # Responses --------------------------------------------------------------------------------------------------
