@@ -92,30 +92,13 @@ class ProviderCache:
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         state, refreshes = self._state, self._refreshes
-        return self._compared(state, refreshes, self._read_sums())
-
-    def unless_outdated(self) -> Snapshot | None:
-        """Return what ``up_to_date`` returns, or None instead of reading newer data of the database into the cache.
-
-        :raises DatabaseUnavailable: the database cannot be reached.
-        """
-        state, refreshes = self._state, self._refreshes
-        sums = self._read_sums()
-        if state is None or sums.sequences > state.log_position.total.sequences:
-            return None
-        return self._compared(state, refreshes, sums)
-
-    def _read_sums(self) -> change_log_reader.Sums:
         # This comes before the lock, even if nothing is loaded: without a database, all callers fail immediately.
         try:
-            return self._db.read(change_log_reader.read_sums)
+            sums = self._db.read(change_log_reader.read_sums)
         except (errors.SchemaMissing, errors.IncompleteDatabase):
             # A backup is being restored, so an older state of the database is final.
             self._older_since = -math.inf
             raise
-
-    def _compared(self, state: CacheState | None, refreshes: int, sums: change_log_reader.Sums) -> Snapshot:
-        """Return the snapshot of ``state`` if the database still has its ``sums``, otherwise refresh the cache."""
         self._db.metrics.cache_checked.set_to_current_time()
         self._checked_at = self._clock()
         if state is not None and sums == state.log_position.total:

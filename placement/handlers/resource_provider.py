@@ -90,18 +90,16 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
 def list_resource_providers(req: Request, context: RequestContext, params: MultiDict) -> Response:
     """List the providers that pass every filter of the query string.
 
-    A tree is small. So if it is all that is asked for and the cache is outdated, it is read from the tables.
+    A tree that is all that is asked for is read from the tables, because it is small.
     """
     group = _filters(params, microversion.requested(req))
     name, uuid = params.get('name') or None, _canonical(params.get('uuid'))
-    is_tree = set(params) == {'in_tree'}
-    cache = context.provider_cache
-    snapshot = cache.unless_outdated() if is_tree else cache.up_to_date()
     providers: list[ResourceProvider] | list[Provider]
-    if snapshot is None:
+    if set(params) == {'in_tree'}:
         providers = ResourceProvider.list_tree(context, str(group.in_tree))
         entries = [orjson.dumps(_entry(provider, microversion.requested(req), {})) for provider in providers]
     else:
+        snapshot = context.provider_cache.up_to_date()
         listed = list(filter_providers(snapshot, group, name, uuid))
         providers = [partition.providers[position] for partition, positions in listed for position in positions]
         entries = _entries(req, listed)

@@ -235,8 +235,8 @@ def test_a_search_costs_one_after_claims_two_and_after_other_changes_up_to_seven
         demand(app, 'GET', search)
     for host in hosts[:changes]:
         set_traits(ResourceProvider.get_by_uuid(context, host.uuid), ['HW_CPU_X86_VMX'])
-    # A tree is read from its table if the cache is outdated.
-    with queries(at_most=2 if 'in_tree' in search else 7):
+    # A tree is read from its table.
+    with queries(at_most=1 if 'in_tree' in search else 7):
         demand(app, 'GET', search)
 
 
