@@ -17,7 +17,7 @@ import orjson
 import pytest
 from hypothesis import event, given
 
-from placement.ops.explain.checks import Check, Rule
+from placement.ops.explain.checks import HOST_CLASSES, Check, Rule
 from placement.ops.explain.explanation import BlockedTrees, ClosestProvider, Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search.budget import SearchBudget
@@ -160,7 +160,7 @@ def check(topology: list[RP], query: Query) -> Explanation:
     assert result.trees == result.examined == len(model.roots())
     assert result.placeable == sum(model.serves(root, set()) for root in model.roots())
     check_stages(model, result)
-    check_sentences(topology, Writer().sentences(result))
+    check_sentences(topology, query, Writer().sentences(result))
     if not result.placeable:
         check_blocked(model, result)
         check_pools(topology, query, result)
@@ -169,18 +169,25 @@ def check(topology: list[RP], query: Query) -> Explanation:
     return result
 
 
-def check_sentences(topology: list[RP], sentences: list[str]) -> None:
-    """What they say of traits holds for the whole trees and the pools that these reach, unless they name a scope."""
+def check_sentences(topology: list[RP], query: Query, sentences: list[str]) -> None:
+    """What they say of traits holds for whole trees, without pools, unless they name a scope.
+
+    A tree is no host if neither it nor a pool has a requested class of hosts.
+    """
     oracle = Oracle(topology)
-    roots = [rp.name for rp in oracle.rps.values() if rp.parent is None]
+    requested = {name for group in query.groups for name in group.resources} & HOST_CLASSES
+    hosts = []
+    for root in Model(topology, query, []).roots():
+        reachable = {*oracle.tree(root), *oracle.reaching(root)}
+        if requested <= set().union(*(oracle.rps[name].inventory for name in reachable)):
+            hosts.append(oracle.tree(root))
     for sentence in sentences:
         if both := re.search(r'^No (?:host|tree) with (\S+) (has|lacks) (\S+?)\.$', sentence):
             assert (both[2], both[1]) != ('has', both[3]), sentence
         if plain := re.search(r'^No (?:host|tree) (has|lacks) ((?:CUSTOM|HW|MISC)_\w+)\.$', sentence):
             verb, trait = plain.groups()
             event(f'no host {verb} a trait')
-            for root in roots:
-                names = {*oracle.tree(root), *oracle.reaching(root)}
+            for names in hosts:
                 has_trait = any(trait in oracle.rps[name].traits for name in names)
                 assert has_trait == (verb == 'lacks'), sentence
 
@@ -367,7 +374,7 @@ def test_sentences_name_the_provider_that_fails(topology: list[RP], group: Group
     query = Query([group])
     sentences = Writer().sentences(explained(topology, query))
     assert sentences[0] == sentence
-    check_sentences(topology, sentences)
+    check_sentences(topology, query, sentences)
 
 
 def test_groups_of_one_trait_are_told_apart() -> None:
