@@ -135,8 +135,8 @@ class Writer:
         :param facts: the first one has the trees that fail only the check that the sentences are about.
         """
         [check], closest = facts[0].checks, facts[0].closest
-        others = [other for other in explanation.selective if other.rule != check.rule]
-        where = _after_noun(self._phrases(others, passed=True), ' ')
+        context = [other for other in explanation.selective if other.rule != check.rule]
+        where = _after_noun(self._phrases(context, passed=True), ' ')
         passes = self.words(check).passes
         reason = ''
         if closest and closest.limit == 'capacity':
