@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
+def find_roots(parents: Mapping[int, int | None], cut_loops: bool = False) -> dict[int, int | None]:
     """Return the id of the root of each provider, by provider id; None if its parents form a loop.
 
     :param parents: the parent id of each provider by its id; None for a root. A provider whose parent is not in the
         mapping counts as a root.
+    :param cut_loops: whether one provider of each loop counts as a root, instead of None for all that lead to it.
     """
     roots: dict[int, int | None] = {}
     for provider_id in parents:
@@ -22,6 +23,8 @@ def find_roots(parents: Mapping[int, int | None]) -> dict[int, int | None]:
                 roots[current] = current
             else:
                 current = parent_id
-        # If ``current`` still has no root, it was passed twice, so there is a loop.
+        # If ``current`` still has no root, it was passed twice, so there is a loop, and it is in the loop.
+        if cut_loops and current not in roots:
+            roots[current] = current
         roots.update(dict.fromkeys(passed, roots.get(current)))
     return roots

@@ -237,17 +237,7 @@ def _by_parents(names: KnownNames, providers: Iterable[Provider]) -> Snapshot:
     A provider whose parent does not exist becomes a root, as does one provider of each loop.
     """
     members = list(providers)
-    parents = {provider.id: provider.parent_id for provider in members}
-    for start in [id_ for id_, root_id in find_roots(parents).items() if root_id is None]:
-        # The first provider that is reached twice on the way up is in the loop. Others may only lead to it.
-        passed: set[int] = set()
-        current: int | None = start
-        while current is not None and current not in passed:
-            passed.add(current)
-            current = parents[current]
-        if current is not None:
-            parents[current] = None
-    root_ids = find_roots(parents)
+    root_ids = find_roots({provider.id: provider.parent_id for provider in members}, cut_loops=True)
     for index, provider in enumerate(members):
         root_id = root_ids[provider.id]
         if root_id is not None and root_id != provider.root_id:
