@@ -82,11 +82,11 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
 def _with_consumers(db: Database, trees: Sequence[ProviderTree]) -> Iterator[tuple[ProviderTree, Consumers]]:
     """Yield each tree with its consumers. They are read for a number of trees at a time, in one transaction."""
-    batches = list(sql.chunks(trees, _TREES_PER_READ))
-    ids = ([provider.id for tree in batch for provider in tree.members] for batch in batches)
-    for batch, consumers in zip(batches, consumers_by_provider(db, ids), strict=True):
-        for tree in batch:
-            yield tree, consumers
+    with db.reader() as tx:
+        for batch in sql.chunks(trees, _TREES_PER_READ):
+            consumers = consumers_by_provider(tx, [provider.id for tree in batch for provider in tree.members])
+            for tree in batch:
+                yield tree, consumers
 
 
 def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, console: Console) -> rich_tree.Tree:

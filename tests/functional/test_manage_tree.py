@@ -476,8 +476,8 @@ def test_a_tree_has_the_consumers_of_each_provider(nested_url: str, printed: Pri
 
 @pytest.mark.usefixtures('nested_url')
 def test_many_consumers_take_few_statements(db: Database, queries: Counter) -> None:
-    with queries(at_most=3):
-        (by_provider,) = consumers_by_provider(db, [range(1, 22)])
+    with queries(at_most=3), db.reader() as tx:
+        by_provider = consumers_by_provider(tx, range(1, 22))
     assert sum(map(len, by_provider.values())) == 40
 
 

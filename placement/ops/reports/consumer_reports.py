@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,26 +68,22 @@ def consumers_of_tree(db: Database, root_id: int, first: int, count: int) -> tup
         return _page(tx, consumer_ids, inside, first, count)
 
 
-def consumers_by_provider(
-    db: Database, provider_ids: Iterable[Sequence[int]]
-) -> Iterator[Mapping[str, list[ConsumerReport]]]:
-    """Yield for each item of ``provider_ids`` the consumers of these providers, by the uuid of the provider.
+def consumers_by_provider(tx: sa.Connection, provider_ids: Sequence[int]) -> Mapping[str, list[ConsumerReport]]:
+    """Return the consumers of some providers, by the uuid of the provider.
 
-    The consumers are ordered by uuid, each with its allocations of that provider. One transaction reads all items. This
-    takes one statement for each 900 providers of an item, and another for each 900 of its consumers.
+    The consumers are ordered by uuid, each with its allocations of that provider. This takes one statement for each 900
+    providers, and another for each 900 consumers.
     """
-    with db.reader() as tx:
-        for batch in provider_ids:
-            allocations: defaultdict[tuple[str, str], list[ConsumerAllocation]] = defaultdict(list)
-            for ids in sql.chunks(sorted(batch)):
-                for uuid, allocation in read_allocations(tx, _allocations.c.resource_provider_id.in_(ids)):
-                    allocations[uuid, allocation.provider_uuid].append(allocation)
-            records = _read_records(tx, sorted({uuid for uuid, _ in allocations}))
-            by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
-            for uuid, provider_uuid in sorted(allocations):
-                record = records.get(uuid, ConsumerReport(uuid))
-                by_provider[provider_uuid].append(replace(record, allocations=allocations[uuid, provider_uuid]))
-            yield by_provider
+    allocations: defaultdict[tuple[str, str], list[ConsumerAllocation]] = defaultdict(list)
+    for ids in sql.chunks(sorted(provider_ids)):
+        for uuid, allocation in read_allocations(tx, _allocations.c.resource_provider_id.in_(ids)):
+            allocations[uuid, allocation.provider_uuid].append(allocation)
+    records = _read_records(tx, sorted({uuid for uuid, _ in allocations}))
+    by_provider: defaultdict[str, list[ConsumerReport]] = defaultdict(list)
+    for uuid, provider_uuid in sorted(allocations):
+        record = records.get(uuid, ConsumerReport(uuid))
+        by_provider[provider_uuid].append(replace(record, allocations=allocations[uuid, provider_uuid]))
+    return by_provider
 
 
 def consumers_of_project(db: Database, project: str, first: int, count: int) -> tuple[int, list[ConsumerReport]]:
