@@ -7,14 +7,10 @@ import dataclasses
 
 from oslo_config import cfg
 
-from placement import exception, units, uuid_spelling
+from placement import units
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.reports.consumer_reports import read_consumer
-
-
-class ConsumerNotFound(exception.NotFound):
-    template = 'There is no consumer with the uuid {uuid!r}: it has neither a record nor allocations.'
 
 
 def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
@@ -22,9 +18,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
 
     :raises ConsumerNotFound: it has neither a record nor allocations.
     """
-    consumer = read_consumer(db, uuid_spelling.canonical_uuid(args.uuid))
-    if consumer is None:
-        raise ConsumerNotFound(uuid=args.uuid)
+    consumer = read_consumer(db, args.uuid)
     if args.format == 'json':
         output.print_json({'consumer': dataclasses.asdict(consumer)})
         return 0

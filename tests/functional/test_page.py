@@ -360,7 +360,7 @@ def test_the_audit_names_what_is_wrong(page: Page, url: str) -> None:
     ('address', 'status', 'message'),
     [
         ('/nowhere', 404, 'There is no such page.'),
-        (f'/trees/{uuid_of("nobody")}', 404, 'There is no provider with the uuid'),
+        (f'/trees/{uuid_of("nobody")}', 404, 'There is no resource provider with the uuid or name'),
         (f'/consumers/{uuid_of("nobody")}', 404, 'There is no consumer with the uuid'),
         ('/trees/compute-0', 400, '“compute-0” is not the uuid of a provider'),
         ('/consumers/%00', 400, 'is not the uuid of a consumer'),

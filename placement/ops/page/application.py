@@ -15,7 +15,7 @@ from placement import exception
 from placement.db.errors import DATABASE_ERRORS, SchemaMissing
 from placement.db.health import CheckFailed
 from placement.ops.page import consumer_views, health_view, overview, plan_view, rendering, tree_views, why_view
-from placement.ops.page.view import Missing, Parameters, Sources, View
+from placement.ops.page.view import Parameters, Sources, View
 
 LOG = log.getLogger(__name__)
 
@@ -44,6 +44,10 @@ _VIEWS: tuple[tuple[re.Pattern[str], Callable[..., View]], ...] = (
     (re.compile('/plan'), plan_view.plan_view),
     (re.compile('/health'), health_view.health_view),
 )
+
+
+class PageNotFound(exception.NotFound):
+    template = 'There is no such page.'
 
 
 class Page:
@@ -97,7 +101,7 @@ class Page:
         for pattern, make_view in _VIEWS:
             if match := pattern.fullmatch(path):
                 return make_view(self._sources, parameters, **match.groupdict())
-        raise Missing(reason='There is no such page.')
+        raise PageNotFound
 
 
 def is_loopback(host: str) -> bool:

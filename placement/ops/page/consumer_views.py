@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 
 from placement import exception, uuid_spelling
-from placement.ops.page.view import Missing, Pagination, Parameters, Sources, View
+from placement.ops.page.view import Pagination, Parameters, Sources, View
 from placement.ops.reports import consumer_reports
 
 #: Maximum numbers of consumers and of allocations on one page.
@@ -19,9 +20,8 @@ def consumers_view(sources: Sources, parameters: Parameters) -> View:
         return View('consumers.html', 'Consumers', {'search': text, 'consumers': [], 'total': 0})
     total, rows = consumer_reports.consumers_of_project(sources.db, text, (page - 1) * _CONSUMERS, _CONSUMERS)
     if not total and uuid_spelling.is_uuid(text):
-        consumer = consumer_reports.read_consumer(sources.db, uuid_spelling.canonical_uuid(text))
-        if consumer is not None:
-            total, rows = 1, [consumer]
+        with contextlib.suppress(consumer_reports.ConsumerNotFound):
+            total, rows = 1, [consumer_reports.read_consumer(sources.db, text)]
     pages = Pagination(page, _CONSUMERS, total)
     data = {'search': text, 'consumers': rows, **pages.data()}
     return View('consumers.html', 'Consumers', data, {'pages': pages})
@@ -31,9 +31,7 @@ def consumer_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     """Show the allocations of a consumer by provider, and its project, user and type."""
     if not uuid_spelling.is_uuid(uuid):
         raise exception.BadQuery(f'“{uuid}” is not the uuid of a consumer.')
-    consumer = consumer_reports.read_consumer(sources.db, uuid_spelling.canonical_uuid(uuid))
-    if consumer is None:
-        raise Missing(reason=f'There is no consumer with the uuid {uuid}.')
+    consumer = consumer_reports.read_consumer(sources.db, uuid)
     pages = Pagination(parameters.page(), _ALLOCATIONS, len(consumer.allocations))
     totals: Counter[str] = Counter()
     for allocation in consumer.allocations:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from placement import exception, uuid_spelling
 from placement.cache.providers import DISABLED_TRAIT
-from placement.ops.page.view import Missing, Pagination, Parameters, Sources, View
+from placement.ops.page.view import Pagination, Parameters, Sources, View
 from placement.ops.reports import capacity_report, consumer_reports, provider_trees
 from placement.ops.reports.provider_trees import ProviderTree
 
@@ -46,10 +46,7 @@ def tree_view(sources: Sources, parameters: Parameters, uuid: str) -> View:
     if not uuid_spelling.is_uuid(uuid):
         raise exception.BadQuery(f'“{uuid}” is not the uuid of a provider.')
     uuid = uuid_spelling.canonical_uuid(uuid)
-    try:
-        tree = provider_trees.tree_of(sources.db, sources.provider_cache.up_to_date(), uuid)
-    except provider_trees.UnknownProvider as error:
-        raise Missing(reason=f'There is no provider with the uuid {uuid}.') from error
+    tree = provider_trees.tree_of(sources.db, sources.provider_cache.up_to_date(), uuid)
     root, providers = tree.root, [tree.provider_data(provider) for provider in tree.walk()]
     for provider in providers:
         provider['inventories'] = [

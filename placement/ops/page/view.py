@@ -65,12 +65,6 @@ def is_read_only(sources: Sources) -> bool:
     return sources.db.availability.is_read_only or bool(noticed)
 
 
-class Missing(exception.NotFound):
-    """A URL names something that does not exist."""
-
-    template = '{reason}'
-
-
 class Parameters:
     """The parameters of one request.
 

@@ -10,12 +10,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from placement import exception, uuid_spelling
 from placement.db import sql, tables
 from placement.db.api import Database
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
 _classes, _projects, _users = tables.resource_classes, tables.projects, tables.users
 _types = tables.consumer_types
+
+
+class ConsumerNotFound(exception.NotFound):
+    template = 'There is no consumer with the uuid {uuid!r}: it has neither a record nor allocations.'
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,18 @@ def _page(
     return total, _read(tx, uuids, within)
 
 
-def read_consumer(db: Database, uuid: str) -> ConsumerReport | None:
-    """Read a consumer and all its allocations; None if it has neither a record nor allocations."""
-    if not sql.storable(uuid):
-        return None
-    with db.reader() as tx:
-        (report,) = _read(tx, [uuid], sa.true())
-    return report if report.allocations or report.generation is not None else None
+def read_consumer(db: Database, uuid: str) -> ConsumerReport:
+    """Read a consumer and all its allocations.
+
+    :param uuid: in any spelling.
+    :raises ConsumerNotFound: it has neither a record nor allocations.
+    """
+    if sql.storable(uuid):
+        with db.reader() as tx:
+            (report,) = _read(tx, [uuid_spelling.canonical_uuid(uuid)], sa.true())
+        if report.allocations or report.generation is not None:
+            return report
+    raise ConsumerNotFound(uuid=uuid)
 
 
 def most_common_size(db: Database, latest: int) -> dict[str, int] | None:
