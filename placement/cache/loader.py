@@ -5,6 +5,7 @@ Several statements have to run in one transaction that sees one state of the dat
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import gc
@@ -63,6 +64,12 @@ _AGGREGATES = sa.select(_members.c.resource_provider_id, tables.placement_aggreg
     tables.placement_aggregates, tables.placement_aggregates.c.id == _members.c.aggregate_id
 )
 _USED = ('resource_provider_id', 'resource_class_id', 'used')
+#: If the range from the lowest to the highest id is at most this many times as long as the list of ids, ranges are
+#: read. This takes a database a quarter to a half of the time of a list.
+_MAX_SPARSENESS = 2
+#: The number of providers that one statement reads of a range. Its rows come as one text, whose length the database
+#: limits.
+_MAX_RANGE = 10_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -92,13 +99,21 @@ def load_snapshot(tx: sa.Connection, report: Callable[[str], None] = lambda _tab
     :param report: as for ``read_providers``.
     :raises IncompleteDatabase: the tables contradict each other.
     """
-    # Prevent the garbage collector from traversing what was read repeatedly. This would take a fifth of the time. A
-    # snapshot has no reference cycles.
+    with collector_paused():
+        names = load_names(tx)
+        return Snapshot.build(names, read_providers(tx, names.classes, report=report))
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Prevent the garbage collector from traversing what is read repeatedly, which would take a fifth of the time.
+
+    A snapshot has no reference cycles.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
-        names = load_names(tx)
-        return Snapshot.build(names, read_providers(tx, names.classes, report=report))
+        yield
     finally:
         if collects:
             gc.enable()
@@ -190,11 +205,15 @@ def load_providers(tx: sa.Connection, ids: Collection[int], classes: ClassNames)
 def load_usages(tx: sa.Connection, ids: Collection[int], classes: ClassNames) -> dict[int, Usage]:
     """Read the generations and usages of the providers with these ids, by id.
 
+    One statement reads up to 900 providers, or 10,000 if their ids are close together.
+
     :raises KeyError: a provider does not exist.
     """
     usages: dict[int, Usage] = {}
-    for chunk in sql.chunks(sorted(ids)):
-        condition = f'IN ({", ".join(map(str, chunk))})'
+    listed = sorted(ids)
+    is_dense = listed and listed[-1] - listed[0] < _MAX_SPARSENESS * len(listed)
+    for chunk in sql.chunks(listed, _MAX_RANGE if is_dense else sql.MAX_VALUES_PER_STATEMENT):
+        condition = f'BETWEEN {chunk[0]} AND {chunk[-1]}' if is_dense else f'IN ({", ".join(map(str, chunk))})'
         providers, inventories = sql.fetch_integers(tx, *usage_queries(tx, condition))
         usages |= usages_of(chunk, providers, inventories, classes)
     return usages

@@ -173,6 +173,7 @@ class ProviderCache:
             if not self._waiting:
                 self._failure = None
 
+    @loader.collector_paused()
     def _read(self, state: CacheState | None) -> Snapshot:
         """Refresh the cache from ``state``, or load it."""
         started, reloads = time.monotonic(), False

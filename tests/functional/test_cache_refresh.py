@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from placement import exception
-from placement.cache import refresh
+from placement.cache import loader, refresh
 from placement.cache.providers import Provider
 from placement.cache.refresh import CacheState, ProviderCache
 from placement.cache.snapshot import Snapshot
@@ -449,6 +449,18 @@ def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
         assert len(seen) == statements
         assert_same(provider_cache.up_to_date(), scratch(context.db))
     assert provider_cache.builds == 1
+
+
+def test_usages_of_close_ids_are_read_in_ranges(
+    provider_cache: Counting, context: RequestContext, queries: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the providers between them, whose generations may be newer than the usages that the cache has."""
+    monkeypatch.setattr(loader, '_MAX_RANGE', 3)
+    ids = [create_provider(context, VCPU=8).id for _ in range(9)]
+    del ids[4]
+    names = provider_cache.up_to_date().names
+    with queries(at_most=3), context.db.reader() as tx:
+        assert [*loader.load_usages(tx, ids, names.classes)] == ids
 
 
 @pytest.mark.parametrize('change', ['claim', 'traits'])
