@@ -1,4 +1,4 @@
-"""``placement-manage tree`` and ``placement-status`` on PostgreSQL and MariaDB."""
+"""``placement-manage tree``, ``consumer`` and ``project``, and ``placement-status`` on PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def test_trees_and_status(
     assert tree['providers'][0]['inventories']['VCPU']['used'] == 2
     assert manage.main(['consumer', corruption.HOLDER]) == 0
     assert f'{corruption.HOLDER} of project project, user user' in capsys.readouterr().out
+    assert manage.main(['project', 'project']) == 0
+    assert 'Project project: 1 consumer on 1 provider' in capsys.readouterr().out
     corruption.plant(
         database,
         "UPDATE placement_inventories SET total = 1, updated_at = '2020-11-03 10:00:00' WHERE id = 1",
