@@ -82,6 +82,8 @@ class Database:
         #: The slots of the change log that the transactions of this process use.
         self.slots = change_log_slots.ChangeLogSlots(self.slot_transaction)
         self.resource_classes = name_locks.ResourceClassIds()
+        #: Uuids of aggregates that existed when this process last used them. An audit may have deleted some since.
+        self.known_aggregates: set[str] = set()
         _databases.add(self)
 
     def fetch_all(self, statement: sa.Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:

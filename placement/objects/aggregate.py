@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 from oslo_utils import timeutils
@@ -17,6 +17,9 @@ from placement.objects.resource_provider import BY_UUID
 
 _aggregates = tables.placement_aggregates
 _members, _providers = tables.resource_provider_aggregates, tables.resource_providers
+
+#: If a process remembers more uuids than this, its next write of aggregates forgets them. They take about 10 MB.
+_MAX_KNOWN = 100_000
 
 
 def get_with_provider(context: Context, uuid: str) -> tuple[ProviderGeneration, list[str]]:
@@ -66,22 +69,40 @@ def replace(context: Context, provider_uuid: str, uuids: Iterable[str], expected
             raise exception.ProviderGenerationMismatch(
                 uuid=provider_uuid, actual=provider.generation, sent=expected_generation
             )
-        batch = StatementBatch(tx)
-        # This deletes all rows, not only rows that were read before: below microversion 1.19 a write does not increment
-        # the generation, so nothing shows whether they have changed.
-        batch.add_statement(_DELETION, provider_id)
-        batch.add_insert(_aggregates, 'uuid', [(uuid,) for uuid in desired], unless_present=True)
-        # The shared locks prevent audits from deleting the aggregates. One may have deleted some just before, if they
-        # had no providers.
-        parts = {'members': _members, 'aggregates': _aggregates, 'lock': sql.SHARED_LOCKS[tx.dialect.name]}
-        moment = timeutils.utcnow()
-        batch.add_for_ids(_INSERTION, desired, provider_id, moment, error=errors.RetryTransaction, **parts)
-        batch.defer()
+        _replace(tx, context.db.known_aggregates, provider_id, desired)
 
     context.db.write(work)
+    remembered = context.db.known_aggregates
+    if len(remembered) > _MAX_KNOWN:
+        remembered.clear()
+    remembered.update(desired)
 
 
 _LOCK = sa.select(_providers.c.id).where(_providers.c.uuid == sa.bindparam('sought')).with_for_update()
+
+
+def _replace(tx: sa.Connection, remembered: set[str], provider_id: int, uuids: Sequence[str]) -> None:
+    """Replace the aggregates of a provider whose row is locked.
+
+    :param remembered: the uuids of aggregates that need no INSERT. If one was deleted, ``uuids`` are removed from it.
+    """
+
+    def deleted() -> errors.RetryTransaction:
+        # An audit, perhaps on another node of a cluster, deleted an aggregate that had no providers.
+        remembered.difference_update(uuids)
+        return errors.RetryTransaction()
+
+    batch = StatementBatch(tx, key_error=deleted)
+    # This deletes all rows, not only rows that were read before: below microversion 1.19 a write does not increment the
+    # generation, so nothing shows whether they have changed.
+    batch.add_statement(_DELETION, provider_id)
+    unknown = [(uuid,) for uuid in uuids if uuid not in remembered]
+    batch.add_insert(_aggregates, 'uuid', unknown, unless_present=True)
+
+    # The shared locks prevent audits from deleting the aggregates.
+    parts = {'members': _members, 'aggregates': _aggregates, 'lock': sql.SHARED_LOCKS[tx.dialect.name]}
+    batch.add_for_ids(_INSERTION, uuids, provider_id, timeutils.utcnow(), error=deleted, **parts)
+    batch.defer()
 
 
 _DELETION = sql.statement('DELETE FROM {members} WHERE resource_provider_id = ?', members=_members)

@@ -20,8 +20,8 @@ from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
+from placement.ops import audit
 from placement.web.authentication import RequestContext
-from tests.support.event_hooks import listening
 from tests.support.http_client import demand
 from tests.support.objects import create_provider, set_aggregates
 
@@ -136,17 +136,13 @@ def test_a_name_without_a_time_was_changed_at_an_unknown_time(
     assert kind.get_names(context, prefix='CUSTOM_B') == ((), None)
 
 
-def test_an_aggregate_that_is_deleted_before_a_provider_joins_it_is_created_again(context: RequestContext) -> None:
-    """As by an audit, which deletes aggregates without providers."""
+def test_an_aggregate_that_an_audit_of_another_process_deleted_is_created_again(
+    context: RequestContext, other_process: RequestContext
+) -> None:
     host, name = create_provider(context), str(uuid.uuid4())
-    deleted: list[str] = []
-
-    def delete(connection: sa.Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if 'INTO placement_aggregates' in statement and not deleted:
-            deleted.append(statement)
-            connection.exec_driver_sql('DELETE FROM placement_aggregates')
-
-    with listening(context.db.engine, 'after_cursor_execute', delete):
-        set_aggregates(host, [name], increment_generation=True)
-    assert deleted
+    set_aggregates(host, [name], increment_generation=True)
+    set_aggregates(host, [], increment_generation=True)
+    for finding in audit.find(other_process.db, other_process.conf, 'orphaned_aggregate'):
+        audit.repair(other_process.db, other_process.conf, finding)
+    set_aggregates(host, [name], increment_generation=True)
     assert aggregate.get_with_provider(context, host.uuid)[1] == [name]
