@@ -240,16 +240,17 @@ def usages_of(
     :param inventories: rows of provider id, class id, and usage.
     :raises KeyError: a provider or a class is missing.
     """
-    rows = {id_: (generation, moment) for id_, generation, moment in providers.tolist()}
     used: dict[int, dict[str, int]] = {id_: {} for id_ in ids}
     for id_, class_id, amount in inventories.tolist():
         if id_ in used:
             used[id_][classes[class_id]] = amount
     usages = {}
-    for id_ in ids:
-        generation, moment = rows[id_]
-        modified = None if moment == sql.NO_MOMENT else _EPOCH + dt.timedelta(microseconds=moment)
-        usages[id_] = Usage(generation, modified, used[id_])
+    for id_, generation, moment in providers.tolist():
+        if id_ in used:
+            modified = None if moment == sql.NO_MOMENT else _EPOCH + dt.timedelta(microseconds=moment)
+            usages[id_] = Usage(generation, modified, used[id_])
+    if missing := used.keys() - usages.keys():
+        raise KeyError(missing)
     return usages
 
 

@@ -72,7 +72,8 @@ class Provider:
         """
         inventories = dict(self.inventories)
         for name, amount in usage.used.items():
-            inventories[name] = inventories[name].with_used(amount)
+            if inventories[name].used != amount:
+                inventories[name] = inventories[name].with_used(amount)
         # This takes a fifth of the time of ``dataclasses.replace``.
         return Provider(
             self.id,
