@@ -6,10 +6,10 @@ Debian's, from the suite that has MySQL. A MariaDB of this machine is not touche
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import pathlib
-import sys
 import tempfile
 from collections.abc import Mapping
 
@@ -169,7 +169,14 @@ class Cluster(nodes.Cluster):
 
 
 if __name__ == '__main__':
-    if sys.argv[1:] == ['install']:
+    parser = argparse.ArgumentParser(prog='python -m tools.mysql', description=__doc__.partition('\n')[0])
+    parser.add_argument(
+        'command',
+        nargs='?',
+        choices=['install'],
+        help='download and install MySQL. Without it, start a group of three servers, and open a Python prompt',
+    )
+    if parser.parse_args().command == 'install':
         install()
     else:
         nodes.try_out(Cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -12,9 +13,10 @@ SECONDS = 120
 
 
 def wait_until(condition: Callable[[], object], problem: str | Callable[[], str] = '', *, pause: float = 0.01) -> None:
-    """Return once ``condition()`` is true. The test fails with ``problem`` after two minutes."""
+    """Return once ``condition()`` is true. After two minutes the test fails with ``problem`` or the caller's line."""
     deadline = time.monotonic() + SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f'not in {SECONDS} s: {problem() if callable(problem) else problem}')
+            reason = problem() if callable(problem) else problem or traceback.extract_stack(limit=2)[0].line
+            pytest.fail(f'not in {SECONDS} s: {reason}')
         time.sleep(pause)
