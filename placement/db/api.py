@@ -228,10 +228,14 @@ class Database:
                 if errors.row_of(error).excludes_commit:
                     if slot:
                         slot.state = SlotState.UNCHANGED
-                # Otherwise the process is about to end, and nobody waits for the outcome.
-                elif isinstance(error, Exception) and (slot or not errors.is_conflict(error)):
-                    raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
-                raise
+                    raise
+                # The process is about to end, and nobody waits for the outcome.
+                if not isinstance(error, Exception):
+                    raise
+                # Without a slot, the caller may repeat the transaction.
+                if not slot and errors.is_conflict(error):
+                    raise
+                raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
 
     def _begin(self, mode: Mode, *, retries: int = 1) -> sa.Connection:
         """Begin a transaction on a connection of the pool. If this turns out to be broken, try another one.

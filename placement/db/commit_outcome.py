@@ -46,7 +46,7 @@ def find_outcome(
     """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 
     ``NOT_COMMITTED`` guarantees that the transaction cannot be committed later, and ``COMMITTED`` that it is not lost
-    if a synchronous standby replaces the server.
+    if a synchronous standby replaces the server. For these two guarantees the look-up also writes to the slot.
 
     :param transaction: ``Database.slot_transaction``.
     :param slot: the slot under which the transaction appended its entries. This process must not use it again.

@@ -103,13 +103,15 @@ class KnownError(NamedTuple):
     message: str = ''
     #: Exceptions of oslo.db and SQLAlchemy that mean the same, whatever the code is.
     types: tuple[type[Exception], ...] = ()
+    #: Whether every error that broke the connection is in this row, whatever its code is.
+    has_disconnects: bool = False
     #: Whether there is evidence that a transaction is not committed if its COMMIT raises this. Without, it is in doubt.
     excludes_commit: bool = False
 
     def match(self, error: BaseException) -> bool:
         """Return whether ``error`` is in this row."""
         has_code = re.fullmatch(self.codes, _code(error)) and re.search(self.message, str(_driver_error(error)))
-        return bool(has_code) or isinstance(error, self.types)
+        return bool(has_code) or isinstance(error, self.types) or (self.has_disconnects and is_disconnect(error))
 
 
 #: What each error means, in a statement and at COMMIT. The first row that matches counts. The comments name the codes,
@@ -125,16 +127,28 @@ ERRORS = (
     # The disk (1021, 53100) or the table space (1114) is full: the log that makes COMMIT permanent may have been
     # written before. A standby of PostgreSQL (25006): nothing is known about COMMIT.
     KnownError(ErrorKind.READ_ONLY, '1021|1114|53100|25006'),
-    # Nobody knows what happened before the connection or the file failed. MySQL and MariaDB: cannot connect (2002,
-    # 2003), connection broken (1158 to 1161, 2006, 2013, 2055) or killed (1927), too many clients (1040, 1203), server
-    # shuts down (1053), Galera node is not ready (1047). PostgreSQL: connection exceptions (08...), shutting down or
-    # starting (57P...), too many connections (53300). SQLite: the file cannot be read or is none; on a full disk the
-    # files beside it cannot be created, which even readers need.
+    # Nobody knows what happened before the connection or the file failed.
     KnownError(
         ErrorKind.UNAVAILABLE,
-        '1040|1047|1053|1158|1159|1160|1161|1203|1927|2002|2003|2006|2013|2055|08.*|57P.*|53300'
-        '|SQLITE_IOERR.*|SQLITE_CANTOPEN.*|SQLITE_NOTADB|SQLITE_CORRUPT.*',
+        # MySQL and MariaDB.
+        '2002|2003|'  # cannot connect
+        '1158|1159|1160|1161|2006|2013|2055|'  # connection broken
+        '1927|'  # connection killed
+        # Connection idle for ``wait_timeout``. Only MySQL sends it; on MariaDB it is about triggers, and we have none.
+        '4031|'
+        '1040|1203|'  # too many clients
+        '1053|'  # the server shuts down
+        '1047|'  # Galera node is not ready
+        # PostgreSQL.
+        '08.*|'  # connection exceptions
+        '57P.*|'  # shutting down, starting, ``idle_session_timeout``
+        '25P03|25P04|'  # ``idle_in_transaction_session_timeout``, ``transaction_timeout``: both end the session
+        '53300|'  # too many connections
+        # SQLite.
+        'SQLITE_IOERR.*|SQLITE_NOTADB|SQLITE_CORRUPT.*|'  # the file cannot be read or is none
+        'SQLITE_CANTOPEN.*',  # also on a full disk: even readers need the files beside it, which cannot be created
         types=(db_exc.DBConnectionError, db_exc.DBNonExistentDatabase, sa_exc.TimeoutError),
+        has_disconnects=True,
     ),
     # The plugin of Group Replication rejects COMMIT: certification failed, or the primary has lost its majority. In the
     # second case the other members may have the transaction, and commit it
@@ -147,8 +161,8 @@ ERRORS = (
     # Replication (``test_race_on_several_primaries``). With another number nothing is known.
     KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', excludes_commit=True),
     # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
-    # it (observed on MariaDB 10.11). A lock that is not waited for (3572, 55P03), and a record that has changed since
-    # it was read (1020): only other statements get these.
+    # it (``test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back``). A lock that is not waited for (3572, 55P03),
+    # and a record that has changed since it was read (1020): only other statements get these.
     KnownError(ErrorKind.CONFLICT, '1205|3572|55P03|1020', excludes_commit=True),
     # A serialization failure, which PostgreSQL finds before it commits, and rolls back (its manual, "Serialization
     # Failure Handling"). A violated foreign key, of which the check is never deferred to COMMIT: since the transaction
@@ -160,9 +174,8 @@ ERRORS = (
     # A statement is canceled at any moment, also when the transaction is already committed: KILL QUERY (1317).
     KnownError(ErrorKind.INTERRUPTED, '1317'),
     # ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On PostgreSQL
-    # ``pg_cancel_backend`` or ``statement_timeout`` (57014), ``idle_in_transaction_session_timeout`` (25P03),
-    # ``transaction_timeout`` (25P04).
-    KnownError(ErrorKind.CANCELED, '1969|3024|57014|25P03|25P04'),
+    # ``pg_cancel_backend`` or ``statement_timeout`` (57014).
+    KnownError(ErrorKind.CANCELED, '1969|3024|57014'),
     KnownError(ErrorKind.TABLE_MISSING, '1146|42P01'),
     KnownError(ErrorKind.TABLE_MISSING, 'SQLITE_ERROR', message='no such table'),
     KnownError(ErrorKind.OTHER, '.*'),
@@ -178,8 +191,6 @@ _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
 
 def row_of(error: BaseException) -> KnownError:
     """Return the row of ``ERRORS`` that an error is in."""
-    if is_disconnect(error):
-        return KnownError(ErrorKind.UNAVAILABLE, '')
     return next(row for row in ERRORS if row.match(error))
 
 

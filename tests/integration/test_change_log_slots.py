@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from placement.db.errors import RetryTransaction
 from placement.db.retries import RetryPolicy
 from placement.observability.metrics import Metrics
 from tests.integration import tcp_proxy
-from tests.support import logs
+from tests.support import databases, logs
 from tests.support.event_hooks import listening
 from tests.support.waiting import wait_until
 
@@ -420,6 +420,89 @@ def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, provi
     with db.reader() as tx:
         logs.check(tx)
         assert set(logs.generations(tx).values()) == {3}
+
+
+def before_commit(db: Database, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> list[Any]:
+    """Call ``action`` before the next COMMIT. Return a list, to which the driver's error of this COMMIT is appended."""
+    commit = db.engine.dialect.do_commit
+    failures: list[Any] = []
+
+    def act_and_commit(connection: Any) -> None:
+        monkeypatch.setattr(db.engine.dialect, 'do_commit', commit)
+        action()
+        try:
+            commit(connection)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    monkeypatch.setattr(db.engine.dialect, 'do_commit', act_and_commit)
+    return failures
+
+
+#: What ends a session that does nothing in a transaction, and the codes that its COMMIT may fail with. MySQL sends
+#: 4031, which PyMySQL reports as a lost connection, because the packet is no answer.
+IDLE_LIMITS: dict[str, tuple[str, set[int | str]]] = {
+    'postgresql': ("SET SESSION idle_in_transaction_session_timeout = '100ms'", {'25P03'}),
+    'mariadb': ('SET SESSION wait_timeout = 1', {2006, 2013}),
+}
+
+
+@on_servers
+def test_a_session_that_the_server_ends_before_its_commit(
+    server: str, url: sa.URL, db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has rolled back. The service does not rely on that, but looks up the outcome, and repeats."""
+    statement, codes = IDLE_LIMITS[server]
+    attempts = []
+
+    def work(tx: sa.Connection) -> str:
+        attempts.append(1)
+        logs.move(tx, providers)
+        if len(attempts) == 1:
+            tx.exec_driver_sql(statement)
+        return 'result'
+
+    db.engine.dispose()
+    failures = before_commit(db, monkeypatch, lambda: wait_until(lambda: not databases.has_other_sessions(url)))
+    assert db.write(work) == 'result'
+    (failure,) = failures
+    assert (getattr(failure, 'sqlstate', None) or failure.args[0]) in codes
+    assert len(attempts) == 2
+    with db.reader() as tx:
+        logs.check(tx)
+        assert set(logs.generations(tx).values()) == {1}
+
+
+@pytest.mark.parametrize('server', logs.SERVERS[2:])
+def test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back(
+    url: sa.URL,
+    db: Database,
+    providers: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The evidence for 1205 in ``errors.ERRORS``: the outcome is not looked up, and the retry alone takes effect."""
+    attempts = []
+    locker = sa.create_engine(url, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with locker.connect() as connection:
+
+        def work(tx: sa.Connection) -> None:
+            attempts.append(1)
+            connection.exec_driver_sql('UNLOCK TABLES')
+            tx.exec_driver_sql('SET SESSION lock_wait_timeout = 1')
+            logs.move(tx, providers)
+
+        failures = before_commit(
+            db, monkeypatch, lambda: connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK').close()
+        )
+        db.write(work)
+    assert [error.args[0] for error in failures] == [1205]
+    assert len(attempts) == 2
+    assert 'A COMMIT failed' not in caplog.text
+    with db.reader() as tx:
+        logs.check(tx)
+        assert set(logs.generations(tx).values()) == {1}
 
 
 @on_servers

@@ -137,9 +137,18 @@ def execute(url: sa.URL, statement: str) -> None:
 
 
 def other_sessions(connection: sa.Connection) -> dict[int, str]:
-    """The sessions of MariaDB on the database of ``connection``, but for its own: id and command."""
+    """The sessions on the database of ``connection``, but for its own: id, and command (MariaDB) or state."""
     query = 'SELECT id, command FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()'
-    return {row.id: row.command for row in connection.exec_driver_sql(query)}
+    if connection.dialect.name == 'postgresql':
+        query = 'SELECT pid, state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()'
+    return {row[0]: row[1] for row in connection.exec_driver_sql(query)}
+
+
+def has_other_sessions(database: sa.URL) -> bool:
+    """Whether any session is on this database."""
+    engine = sa.create_engine(database, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with engine.connect() as connection:
+        return bool(other_sessions(connection))
 
 
 def end_connections(database: sa.URL) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import sqlite3
+from typing import NamedTuple
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +18,12 @@ class DriverError(Exception):
     """An error of a driver that the default suite does without: PyMySQL's has the number, psycopg's the SQLSTATE."""
 
     sqlstate: str | None = None
+
+
+class Closing(NamedTuple):
+    """An error after which the driver or the service has closed the connection."""
+
+    error: Exception
 
 
 def mysql(number: int, text: str = '') -> Exception:
@@ -36,7 +43,7 @@ def sqlite(name: str, text: str = '') -> Exception:
 
 
 #: Errors, their kinds, and whether a COMMIT that fails with them has certainly not committed.
-KNOWN = [
+KNOWN: list[tuple[Exception | Closing, ErrorKind, bool]] = [
     (mysql(1213), ErrorKind.CONFLICT, True),
     (mysql(1205), ErrorKind.CONFLICT, True),
     (mysql(3100), ErrorKind.CONFLICT, False),
@@ -46,38 +53,50 @@ KNOWN = [
     (mysql(1180, 'Got error 1490 during COMMIT'), ErrorKind.OTHER, False),
     (mysql(1317), ErrorKind.INTERRUPTED, False),
     (mysql(1969), ErrorKind.CANCELED, False),
-    (mysql(1290), ErrorKind.READ_ONLY, True),
-    (mysql(1021), ErrorKind.READ_ONLY, False),
-    (mysql(1047), ErrorKind.UNAVAILABLE, False),
+    (Closing(mysql(1290)), ErrorKind.READ_ONLY, True),
+    (Closing(mysql(1021)), ErrorKind.READ_ONLY, False),
+    (mysql(1040), ErrorKind.UNAVAILABLE, False),
+    (Closing(mysql(1047)), ErrorKind.UNAVAILABLE, False),
+    (Closing(mysql(2013)), ErrorKind.UNAVAILABLE, False),
+    (Closing(mysql(4031)), ErrorKind.UNAVAILABLE, False),
     (mysql(1146), ErrorKind.TABLE_MISSING, False),
     (postgresql('40P01'), ErrorKind.CONFLICT, True),
     (postgresql('40001'), ErrorKind.CONFLICT, True),
     (postgresql('40003'), ErrorKind.OTHER, False),
     (postgresql('57014'), ErrorKind.CANCELED, False),
-    (postgresql('53100'), ErrorKind.READ_ONLY, False),
-    (postgresql('25006'), ErrorKind.READ_ONLY, False),
-    (postgresql('57P01'), ErrorKind.UNAVAILABLE, False),
+    (Closing(postgresql('57014')), ErrorKind.UNAVAILABLE, False),
+    (Closing(postgresql('53100')), ErrorKind.READ_ONLY, False),
+    (Closing(postgresql('25006')), ErrorKind.READ_ONLY, False),
+    (Closing(postgresql('25P03')), ErrorKind.UNAVAILABLE, False),
+    (Closing(postgresql('57P01')), ErrorKind.UNAVAILABLE, False),
+    (postgresql('57P03'), ErrorKind.UNAVAILABLE, False),
+    (Closing(postgresql('57P05')), ErrorKind.UNAVAILABLE, False),
+    (Closing(DriverError('the connection is closed')), ErrorKind.UNAVAILABLE, False),
     (sqlite('SQLITE_BUSY'), ErrorKind.SQLITE_BUSY, True),
     (sqlite('SQLITE_BUSY_SNAPSHOT'), ErrorKind.CONFLICT, True),
     (sqlite('SQLITE_LOCKED_SHAREDCACHE'), ErrorKind.CONFLICT, True),
-    (sqlite('SQLITE_FULL'), ErrorKind.READ_ONLY, True),
+    (Closing(sqlite('SQLITE_FULL')), ErrorKind.READ_ONLY, True),
     (sqlite('SQLITE_IOERR'), ErrorKind.UNAVAILABLE, False),
     (sqlite('SQLITE_ERROR', 'no such table: t'), ErrorKind.TABLE_MISSING, False),
     (ZeroDivisionError(), ErrorKind.OTHER, False),
 ]
 
 
-def of_driver(error: Exception) -> Exception:
+def of_driver(error: Exception | Closing) -> Exception:
     """As SQLAlchemy raises it."""
-    return error if isinstance(error, ZeroDivisionError) else sa.exc.OperationalError('COMMIT', None, error)
+    if isinstance(error, ZeroDivisionError):
+        return error
+    if isinstance(error, Closing):
+        return sa.exc.OperationalError('COMMIT', None, error.error, connection_invalidated=True)
+    return sa.exc.OperationalError('COMMIT', None, error)
 
 
 @pytest.mark.parametrize(
     ('error', 'kind', 'excludes_commit'),
     KNOWN,
-    ids=lambda value: repr(value) if isinstance(value, Exception) else None,
+    ids=lambda value: repr(value) if isinstance(value, Exception | Closing) else None,
 )
-def test_the_kind_of_an_error(error: Exception, kind: ErrorKind, excludes_commit: bool) -> None:
+def test_the_kind_of_an_error(error: Exception | Closing, kind: ErrorKind, excludes_commit: bool) -> None:
     row = errors.row_of(of_driver(error))
     assert (row.kind, row.excludes_commit) == (kind, excludes_commit)
 
