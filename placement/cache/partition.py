@@ -202,14 +202,6 @@ class Partition:
             flags[position] = True
         return flags
 
-    def with_capacity(self, resource_class: str, amount: int) -> Flags:
-        """Return for each provider whether it can allocate ``amount`` of a resource class."""
-        flags = np.zeros(self.size, np.bool_)
-        columns = self.inventory_columns.get(resource_class)
-        if columns is not None:
-            flags[columns.positions_with_capacity(amount)] = True
-        return flags
-
     def of_root(self, flags: Flags) -> Flags:
         """Return for each provider the flag of its root: of the first provider of its tree."""
         return flags[self.starts[:-1]][self.tree_numbers]

@@ -1,9 +1,10 @@
 """Conditions on single providers: an amount of a resource class, required or forbidden traits or aggregates, the tree.
 
-A *requirement* has all conditions that one provider has to satisfy. Both are evaluated in two ways, ``matches`` and
-``accepts`` (see ``ProviderCondition``). The other members of a condition are what ``ops/explain`` needs of every kind.
-By type it asks only for amounts (``ResourcePart``), aggregates that the root may have instead (``AggregateCondition``),
-pools that ``TreeCondition`` excludes, and similar names (``TraitCondition``).
+A *requirement* has all conditions that one provider has to satisfy. Requirements and conditions are evaluated in two
+ways, ``matches`` and ``accepts`` (see ``ProviderCondition``). The other members of a condition are what ``ops/explain``
+needs of every kind. By type it asks only for the provider closest to an amount (``ResourceCondition``), aggregates that
+the root may have instead (``AggregateCondition``), pools that ``TreeCondition`` excludes, and similar names
+(``TraitCondition``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,18 @@ PROVIDERS_PER_STEP = 128
 STATE_TRAITS = frozenset({DISABLED_TRAIT})
 
 
+class Fault(enum.StrEnum):
+    """What is wrong with a provider that violates a condition. An amount has the last three, from worst to best."""
+
+    VIOLATED = 'violated'
+    #: It has no inventory of the class.
+    ABSENT = 'absent'
+    #: It could not allocate the amount even if nothing was used: the total capacity or the units do not allow it.
+    TOO_SMALL = 'too_small'
+    #: It could allocate the amount, but too much is used.
+    FULL = 'full'
+
+
 class ProviderCondition:
     """A rule about a single provider."""
 
@@ -38,12 +51,19 @@ class ProviderCondition:
     of_whole_request = False
     #: Whether the query has a ``!`` before ``subject``.
     forbidden = False
-    #: Whether it says where a provider is, and not what it has. So trees that fail only it are the last near misses.
+    #: Whether it says where a provider is, and not what it has. Trees that fail only this come last in an explanation.
     is_place = False
+    #: What is wrong with a provider that violates it.
+    fault = Fault.VIOLATED
+    #: The class of the amount that it is about; empty if it is about no amount.
+    resource_class = ''
 
     @property
     def subject(self) -> str:
-        """The text that a query has for the condition, without ``!``."""
+        """The text of the query for the condition, without ``!``.
+
+        It tells apart the conditions of a group that have the same parameter and fault.
+        """
         raise NotImplementedError
 
     @property
@@ -74,24 +94,17 @@ class ProviderCondition:
         return (self,)
 
 
-class Fault(enum.StrEnum):
-    """What is wrong with a provider that violates a condition. An amount has the last three, from worst to best."""
-
-    VIOLATED = 'violated'
-    #: It has no inventory of the class.
-    ABSENT = 'absent'
-    #: It could not allocate the amount even if nothing was used: the total capacity or the units do not allow it.
-    TOO_SMALL = 'too_small'
-    #: It could allocate the amount, but too much is used.
-    FULL = 'full'
-
-
 @dataclass(frozen=True)
 class ResourceCondition(ProviderCondition):
-    """The provider can allocate ``amount`` (1 or more) of a resource class."""
+    """The provider can allocate ``amount`` (1 or more) of a resource class.
 
-    resource_class: str
+    A part of it with another ``fault`` requires only that the provider has neither this fault nor a worse one.
+    """
+
+    #: ``field()`` takes away the default of the base class.
+    resource_class: str = field()
     amount: int
+    fault: Fault = Fault.FULL
 
     parameter = 'resources'
 
@@ -99,28 +112,16 @@ class ResourceCondition(ProviderCondition):
     def subject(self) -> str:
         return f'{self.resource_class}:{self.amount}'
 
-    def accepts(self, provider: Provider, _root: Provider | None) -> bool:
-        inventory = provider.inventories.get(self.resource_class)
-        return inventory is not None and inventory.fits(self.amount)
-
-    def matches(self, partition: Partition) -> Flags:
-        return partition.with_capacity(self.resource_class, self.amount)
-
-    def parts(self) -> Sequence[ResourcePart]:
-        """Return one part for each fault. A provider that violates one also violates the next ones."""
-        faults = (Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL)
-        return [ResourcePart(self.resource_class, self.amount, fault) for fault in faults]
-
-
-@dataclass(frozen=True)
-class ResourcePart(ResourceCondition):
-    """The provider has no ``fault`` that keeps it from allocating an amount, and no worse one."""
-
-    fault: Fault
-
     @property
     def is_state(self) -> bool:
         return self.fault is Fault.FULL
+
+    def accepts(self, provider: Provider, _root: Provider | None) -> bool:
+        inventory = provider.inventories.get(self.resource_class)
+        if inventory is None or self.fault is Fault.ABSENT:
+            return inventory is not None
+        inventory = inventory.with_used(0) if self.fault is Fault.TOO_SMALL else inventory
+        return inventory.fits(self.amount)
 
     def matches(self, partition: Partition) -> Flags:
         flags = ~partition.all_providers()
@@ -130,6 +131,10 @@ class ResourcePart(ResourceCondition):
             absent = self.fault is Fault.ABSENT
             flags[columns.positions if absent else columns.positions_with_capacity(self.amount)] = True
         return flags
+
+    def parts(self) -> Sequence[ResourceCondition]:
+        """Return one part for each fault. A provider that violates one also violates the next ones."""
+        return [replace(self, fault=fault) for fault in (Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL)]
 
 
 @dataclass(frozen=True)

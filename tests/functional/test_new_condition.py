@@ -12,7 +12,7 @@ from placement.cache.inventory_columns import Flags
 from placement.cache.partition import Partition
 from placement.cache.providers import Provider
 from placement.ops.explain import explanation, sentences
-from placement.ops.explain.checks import checks_of
+from placement.ops.explain.checks import RequestChecks, checks_of
 from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import ARE, Phrase, Words, Writer
 from placement.search import parsing
@@ -47,6 +47,12 @@ class OfWholeRequest(NameSuffixCondition):
     """The same, if the root and every provider have to satisfy it."""
 
     of_whole_request = True
+
+
+class StateOfName(NameSuffixCondition):
+    """Another rule, which a query cannot tell from the first one."""
+
+    is_state = True
 
 
 class ForbiddenState(NameSuffixCondition):
@@ -130,3 +136,16 @@ def test_it_is_one_rule_if_it_belongs_to_no_group(monkeypatch: pytest.MonkeyPatc
         ('resources', ('1',), 1),
         ('resources', ('2',), 0),
     ]
+
+
+def test_different_conditions_of_a_group_need_different_subjects() -> None:
+    compiled = compile_request(parsing.parse('resources1=VCPU:4', NEWEST_VERSION), lambda _uuid: None)
+    [requirement] = compiled.requirements
+
+    def checks(*conditions: ProviderCondition) -> RequestChecks:
+        return RequestChecks(replace(compiled, requirements=(replace(requirement, conditions=conditions),)))
+
+    different = [NameSuffixCondition('-a'), NameSuffixCondition('-b'), ForbiddenState('-a'), OfWholeRequest('-a')]
+    assert [check.condition for check in checks(*different, different[0]).in_order] == different
+    with pytest.raises(ValueError, match='same parameter, subject and fault'):
+        checks(different[0], StateOfName('-a'))

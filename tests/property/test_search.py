@@ -20,6 +20,7 @@ from placement.handlers import allocation_candidate as handler
 from placement.schemas.allocation_candidate import PARAMETERS
 from placement.search import find_candidates
 from placement.search.budget import Limit, SearchBudget
+from placement.search.conditions import ProviderCondition, Requirement
 from placement.search.request import CandidateRequest, RequestGroup, compile_request
 from placement.search.search_units import CandidateSet
 from placement.search.selection import AllocationCandidates, ResponseSize, max_candidate_size, select
@@ -185,15 +186,17 @@ def test_isolated_variables_are_assigned_exactly_if_all_can_get_different_provid
 @thorough(300)
 @given(CASES)
 def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP], Query]) -> None:
-    """Both evaluations of a requirement agree on each provider in its own tree."""
+    """Both evaluations of a requirement, and of each part of its conditions, agree on each provider in its own tree."""
     snapshot, request = snapshot_of(case[0]), request_of(case[1])
     requirements = compile_request(request, snapshot.root_id_of).requirements
     for partition in snapshot.partitions:
         roots = map(partition.providers.__getitem__, partition.starts[partition.tree_numbers].tolist())
         trees = list(zip(partition.providers, roots, strict=True))
         for requirement in requirements:
-            accepted = [requirement.accepts(provider, root) for provider, root in trees]
-            assert accepted == requirement.matches(partition).tolist()
+            rules: list[Requirement | ProviderCondition] = [requirement]
+            rules += [part for condition in requirement.conditions for part in condition.parts()]
+            for rule in rules:
+                assert [rule.accepts(provider, root) for provider, root in trees] == rule.matches(partition).tolist()
 
 
 @st.composite

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from placement.cache.providers import SHARING_TRAIT
-from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, ResourcePart, TreeCondition
+from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, TreeCondition
 from placement.search.request import CompiledRequest
 
 #: A provider that has inventory of one of these is a host, and no pool.
@@ -81,20 +81,15 @@ class Check:
         return self.never_by_sharing
 
     @property
-    def resource_class(self) -> str:
-        """The class of an amount; empty for another check."""
-        return self.condition.resource_class if isinstance(self.condition, ResourcePart) else ''
-
-    @property
     def may_name_classes(self) -> bool:
         """Whether its scope may be classes. The words of an amount name its class; states and trees are of hosts."""
         is_of_host = self.condition.is_state or isinstance(self.condition, TreeCondition)
-        return self.rule.suffixes == ('',) and not self.resource_class and not is_of_host
+        return self.rule.suffixes == ('',) and not self.condition.resource_class and not is_of_host
 
     @property
     def lacks_host_class(self) -> bool:
         """Whether a provider that fails has no inventory of a class of hosts."""
-        return self.fault is Fault.ABSENT and self.resource_class in HOST_CLASSES
+        return self.fault is Fault.ABSENT and self.condition.resource_class in HOST_CLASSES
 
 
 def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterator[Check]:
@@ -103,15 +98,16 @@ def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterat
         if isinstance(part, AggregateCondition):
             # The root may satisfy only all of ``member_of`` instead, so this is decided for all parts together.
             part = replace(part, or_root=False)  # noqa: PLW2901
-        fault = part.fault if isinstance(part, ResourcePart) else Fault.VIOLATED
         of_groups = () if condition.of_whole_request else suffixes
-        yield Check(Rule(part.parameter, of_groups, part.subject, part.forbidden), fault, part)
+        yield Check(Rule(part.parameter, of_groups, part.subject, part.forbidden), part.fault, part)
 
 
 class RequestChecks:
     """The checks of a request in its order, and sets of them.
 
     A *mask* is such a set: an integer with bit n for check n. It tells what a provider, or a whole tree, fails.
+
+    :raises ValueError: the subjects do not tell apart the conditions of a group.
     """
 
     def __init__(self, compiled: CompiledRequest) -> None:
@@ -123,7 +119,10 @@ class RequestChecks:
             for requirement, suffixes in compiled.distinct.items()
         }
         #: The check of each bit.
-        self.in_order = list(dict.fromkeys(itertools.chain(self.of_root, *of_conditions.values(), together)))
+        checks = list(itertools.chain(self.of_root, *of_conditions.values(), together))
+        self.in_order = list(dict.fromkeys(checks))
+        if len(self.in_order) < len({(check, check.condition) for check in checks}):
+            raise ValueError('Different conditions of a group have the same parameter, subject and fault.')
         self.bit_of = {check: 1 << number for number, check in enumerate(self.in_order)}
         #: The checks of each requirement. All providers of the unsuffixed group have the traits ``together``.
         self.of_requirement = {

@@ -20,7 +20,7 @@ from placement.ops.explain.conflicts import BlockingRule, Conflict, blocking_rul
 from placement.ops.explain.matrix import ProviderMatrix, TreeMatrix
 from placement.search.assignments import find_candidate_sets
 from placement.search.budget import Limit, SearchBudget, StepLimitReached
-from placement.search.conditions import Fault, Requirement, ResourcePart, TraitCondition
+from placement.search.conditions import Fault, Requirement, ResourceCondition, TraitCondition
 from placement.search.prefilter import Prefilter
 from placement.search.request import CandidateRequest, compile_request
 
@@ -225,7 +225,7 @@ def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int
 def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> ClosestProvider | None:
     """Return which of the providers that fail a check is closest to the amount; None if it is about no amount."""
     part = check.condition
-    if not isinstance(part, ResourcePart) or part.fault is Fault.ABSENT or not len(positions):
+    if not isinstance(part, ResourceCondition) or part.fault is Fault.ABSENT or not len(positions):
         return None
     columns = matrix.partition.inventory_columns[part.resource_class]
     [(position, free), *_] = _most_free(columns if part.is_state else columns.unused, positions)
@@ -262,7 +262,7 @@ def _pools(matrix: TreeMatrix, requirement: Requirement) -> Iterator[UnusablePoo
     masks = {position: mask for position, mask in candidates.items() if served(mask).any()}
     if not masks:
         return
-    columns = matrix.partition.inventory_columns[full.resource_class]
+    columns = matrix.partition.inventory_columns[full.condition.resource_class]
     for position, free in _most_free(columns, np.array(sorted(masks), np.intp)):
         provider, trees = matrix.partition.providers[position], served(masks[position])
         reached = trees & matrix.partition.reached_by(provider)

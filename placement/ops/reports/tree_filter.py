@@ -12,7 +12,7 @@ from placement import exception, uuid_spelling
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns
 from placement.cache.partition import Partition, or_by_tree
 from placement.cache.snapshot import Snapshot
-from placement.search.conditions import AggregateCondition, TraitCondition
+from placement.search.conditions import AggregateCondition, ResourceCondition, TraitCondition
 
 
 class InventoryState(enum.Enum):
@@ -139,7 +139,7 @@ class TreeFilter:
             columns = partition.inventory_columns.get(name)
             positions = [] if columns is None else [columns.positions[columns.capacity_limit > 0]]
             has = or_by_tree(partition, _flags(partition, positions))
-            lacks |= has & ~or_by_tree(partition, partition.with_capacity(name, amount))
+            lacks |= has & ~or_by_tree(partition, ResourceCondition(name, amount).matches(partition))
             if name not in shared:
                 supplies &= has
         return supplies & lacks
