@@ -54,10 +54,13 @@ class Mutation(NamedTuple):
     old: str
     new: str
 
-    def is_stale(self) -> bool:
-        """Return whether the fragment is not in the file, or there more than once."""
+    def staleness(self) -> str:
+        """Return whether the fragment is absent from the file or ambiguous in it; empty if it is neither."""
         path = ROOT / self.file
-        return not path.exists() or path.read_text().count(self.old) != 1
+        count = path.read_text().count(self.old) if path.exists() else 0
+        if count == 1:
+            return ''
+        return f'ambiguous, {count} times in the file' if count else 'absent from the file'
 
     def statements(self) -> list[Collection[int]]:
         """Return the lines of each statement that contains the fragment, from the smallest statement on.
@@ -174,7 +177,7 @@ def main() -> int:
     mutations = [
         mutation for mutation in read_mutations() if any(word in str(mutation) for word in options.words or [''])
     ]
-    fresh = [mutation for mutation in mutations if not mutation.is_stale()]
+    fresh = [mutation for mutation in mutations if not mutation.staleness()]
     survivors = 0
     os.nice(10)
     with tempfile.TemporaryDirectory(prefix='placement-mutations-') as name, ThreadPoolExecutor(2) as pool:
@@ -197,7 +200,7 @@ def main() -> int:
             print(mutation, result, sep=' | ', flush=True)
     for mutation in mutations:
         if mutation not in fresh:
-            print(mutation, 'STALE: its text is not exactly once in the file', sep=' | ')
+            print(mutation, f'STALE: {mutation.staleness()}', sep=' | ')
     print(
         f'{len(fresh)} mutations, of which no test finds {survivors}; {len(mutations) - len(fresh)} others are stale.'
     )

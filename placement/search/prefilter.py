@@ -124,7 +124,7 @@ class Prefilter:
         if not self.compiled.root.conditions:
             # Candidates from the sharing providers of one aggregate are found in the trees of these providers.
             reached = {aggregates for aggregates in reached if len(aggregates) > 1}
-        for sharing in dict.fromkeys(map(self.sharing.reaching, sorted(reached, key=sorted))):
+        for sharing in dict.fromkeys(map(self.sharing.sharing_set_in, sorted(reached, key=sorted))):
             if sharing.providers:
                 yield SearchUnit((), sharing.providers, sharing.bits)
 
@@ -172,16 +172,16 @@ class SharingIndex:
         self._sets: dict[frozenset[str], SharingSet] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def reaching(self, aggregates: frozenset[str]) -> SharingSet:
+    def sharing_set_in(self, aggregates: frozenset[str]) -> SharingSet:
         """Return the providers that are in at least one of ``aggregates``."""
         aggregates &= self.aggregates
         sharing = self._sets.get(aggregates)
         if sharing is None:
             members = {provider.id: provider for name in aggregates for provider in self._members[name]}
-            sharing = self._sets[aggregates] = self.set_of(tuple(members[id_] for id_ in sorted(members)))
+            sharing = self._sets[aggregates] = self.sharing_set_of(tuple(members[id_] for id_ in sorted(members)))
         return sharing
 
-    def set_of(self, providers: Providers) -> SharingSet:
+    def sharing_set_of(self, providers: Providers) -> SharingSet:
         """Return ``providers``, which are in order of id, as a set.
 
         Its number stands for the same data that ``_key_columns`` has of the providers of trees. Below 1.29 it also
@@ -236,7 +236,7 @@ class _PartitionFilter:
             sets = partition.tree_aggregates
             self._counter.count_setup(len(sets.values))
             self.codes = sets.codes.tolist()
-            self.sharing_sets = list(map(prefilter.sharing.reaching, sets.values))
+            self.sharing_sets = list(map(prefilter.sharing.sharing_set_in, sets.values))
             self._reach = prefilter.rows(sharing.all_bits for sharing in self.sharing_sets)[sets.codes]
             self._sharing_trees = frozenset(partition.tree_numbers[partition.sharing].tolist())
 
@@ -306,7 +306,7 @@ class _PartitionFilter:
 
         These are its bits, whether it is a sharing provider, its parent (only with ``same_subtree``), and the possible
         increase of its usage of each class that several requirements name. What is added here must also be added to
-        ``SharingIndex.set_of``, which has the same data of the sharing providers of other trees.
+        ``SharingIndex.sharing_set_of``, which has the same data of the sharing providers of other trees.
         """
         partition, limits = self.partition, self.prefilter.compiled.requested_sums
         columns: list[NDArray[Any]] = [*self.provider_bits.T, partition.has_sharing_trait & self._satisfies_any]
@@ -327,7 +327,7 @@ class _PartitionFilter:
         if tree in self._sharing_trees:
             root_id = int(self.partition.roots[tree])
             of_other_trees = tuple(provider for provider in sharing.providers if provider.root_id != root_id)
-            sharing = self.prefilter.sharing.set_of(of_other_trees)
+            sharing = self.prefilter.sharing.sharing_set_of(of_other_trees)
         return sharing
 
 

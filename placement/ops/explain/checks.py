@@ -129,11 +129,13 @@ class RequestChecks:
             requirement: checks if requirement.use_same_provider else checks + together
             for requirement, checks in of_conditions.items()
         }
-        #: The checks about states, those that require aggregates, the traits that the providers of the unsuffixed group
-        #: have together, and those for any inventory of a class.
+        #: The checks about states.
         self.state = self.mask(check for check in self.in_order if check.condition.is_state)
+        #: Those that require aggregates.
         self.membership = self.mask(check for check in self.in_order if check.is_membership)
+        #: The traits that the providers of the unsuffixed group have together.
         self.together = self.mask(together)
+        #: The checks for any inventory of a class.
         self.absent = self.mask(check for check in self.in_order if check.fault is Fault.ABSENT)
         #: A pool that fails one of these is no choice for other trees: nobody would add inventory of the class to it,
         #: move it to the tree of ``in_tree`` or remove its trait for sharing.
@@ -146,8 +148,9 @@ class RequestChecks:
     def worst(self, mask: int) -> int:
         """Return the mask with only the worst fault of each amount.
 
-        The faults of an amount are adjacent bits, the worst is the lowest, and who fails one fails the better ones as
-        well. So if its bits are 0 (absent), 1 (too small) and 2 (full), 0b111 becomes 0b001, and 0b110 becomes 0b010.
+        The faults of an amount are three adjacent bits, the worst one first. Who fails one fails those after it, so
+        each removes the next: with the bits 0 (absent), 1 (too small) and 2 (full), 0b111 becomes 0b001, and 0b110
+        becomes 0b010.
         """
         return mask & ~((mask & (self.absent | self.absent << 1)) << 1)
 

@@ -182,12 +182,13 @@ def _stages(matrix: TreeMatrix) -> list[Stage]:
 def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     """Add what the trees lack: sets of checks, single checks, and pools that they cannot use."""
     has_root = matrix.partition.has_root
-    # The number of trees by what the closest choices of their parts fail.
+    # The number of trees by what the closest choices of their parts fail. Some fail only states.
     counts = matrix.trees.counts(has_root)
     states = sorted((mask for mask in counts if not mask & ~matrix.checks.state), key=lambda mask: -counts[mask])
     result.suitable = sum(counts[mask] for mask in states)
     result.states = [_blocked(matrix, mask, has_root & matrix.trees.where(mask.__eq__)) for mask in states[:_MAX_FACTS]]
-    # Sets of more than ``_MAX_CHECKS`` count only if there are no others.
+
+    # Sets of checks. Those of more than ``_MAX_CHECKS`` count only if there are no others.
     minimal = matrix.minimal(counts)
     few = [mask for mask in minimal if matrix.checks.worst(mask).bit_count() <= _MAX_CHECKS]
     sets = dict.fromkeys(matrix.smallest(mask) for mask in (few[:_MAX_FACTS] or minimal[:1]))
@@ -195,11 +196,14 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     # The user knows the place, so near misses of other checks come first.
     blocked.sort(key=lambda fact: (len(fact.checks), fact.checks[0].condition.is_place, -fact.trees))
     result.blocked = blocked
+
+    # Single checks.
     failed = matrix.failed_checks()
     selective = [check for check in failed if not check.lacks_host_class]
     result.selective = [replace(check, scope=matrix.scopes[check]) for check in selective]
     result.nowhere = [check for check in failed if matrix.providers.passed_nowhere(check)]
     result.similar = {check.rule.subject: name for check in result.nowhere if (name := _similar(matrix, check))}
+
     pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks.of_requirement)
     result.pools = sorted(itertools.chain.from_iterable(pools), key=lambda pool: -pool.trees)
 

@@ -140,7 +140,7 @@ def _count_divisible(prefilter: Prefilter) -> _Counted:
         missing = np.zeros(len(sets.values), np.int64)
         np.add.at(missing, sets.codes[trees], hosted - local)
         for code in np.flatnonzero(missing).tolist():
-            reach = prefilter.sharing.reaching(sets.values[code]).providers
+            reach = prefilter.sharing.sharing_set_in(sets.values[code]).providers
             demands[frozenset(pool.id for pool in reach if pool.id in pools)] += int(missing[code])
     if requirement is None:
         # Pools can supply nothing of what is requested.

@@ -151,13 +151,13 @@ def backtrack(
     This is not recursive, so the interpreter's stack does not limit the number of groups.
 
     Without mappings, the variables of one symmetry class get providers in ascending order of position, so that the
-    search does not find an assignment again with exchanged providers. If different symmetry classes name the same
-    resource class, different choices can lead to the same amounts. Then the search does not continue from a state that
-    it has visited. With mappings all choices differ, so it only skips visited states that led to no assignment.
+    search does not find an assignment again with exchanged providers. Only if different symmetry classes name the same
+    resource class can different choices still lead to the same amounts; then the search does not continue from a state
+    that it has visited. With mappings all choices differ, so it only skips visited states that led to no assignment.
 
     :raises StepLimitReached: the steps of the tree or of the request are used up.
     """
-    # Recognizes partial assignments that lead to nothing new.
+    # Recognizes partial assignments that lead to nothing new, unless each leads to something new.
     kind = DeadEnds if partial.with_mappings else VisitedStates if _classes_overlap(variables) else Memory
     memory = kind(variables, partial, counter)
     #: The index in the domain of each assigned variable: those before ``depth``.
@@ -220,7 +220,7 @@ def _classes_overlap(variables: Sequence[Variable]) -> bool:
 
 
 class Memory:
-    """Remembers nothing: without mappings and repeated classes, all choices lead to different assignments."""
+    """Remembers nothing, and finds everything new. It is for searches whose choices all lead to different amounts."""
 
     def __init__(self, variables: Sequence[Variable], partial: PartialAssignment, counter: StepCounter) -> None:
         self._partial = partial

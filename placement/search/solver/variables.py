@@ -127,11 +127,11 @@ _NO_LOOKAHEAD = Lookahead()
 class Variable:
     """One requirement at one search unit. ``domain`` has the positions of providers that satisfy it, ascending.
 
-    Variables with equal domains share one tuple. Variables of the same ``symmetry_class`` request the same amounts from
-    the same providers, so exchanging their providers gives the same candidate. With mappings each variable has its own
-    class. No two ``isolated`` variables may have the same provider. The provider of a ``collective`` variable counts
-    for the traits that the unsuffixed group requires; ``provided_traits`` has for each position the set of these traits
-    as bits.
+    Variables with equal domains share one tuple. Variables of the same ``symmetry_class`` are exchangeable: they
+    request the same amounts from the same providers, so if they exchange their providers, the candidate stays the same.
+    Its mappings would not; with mappings, each variable has its own class. No two ``isolated`` variables may have the
+    same provider. The provider of a ``collective`` variable counts for the traits that the unsuffixed group requires;
+    ``provided_traits`` has for each position the set of these traits as bits.
 
     Three fields depend on the variables that are assigned after this one. ``lookahead`` knows which traits the
     collective ones can provide. ``tree_in_lookahead`` tells whether the domain of any of them has a provider of the
