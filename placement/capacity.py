@@ -57,8 +57,8 @@ class InventoryRecord(NamedTuple):
             return 'step_size'
         return 'capacity' if self.used + amount > capacity_limit(self) else None
 
-    def raise_unless_storable(self, resource_class: str, uuid: str, *, zero_allowed: bool) -> None:
-        """Make sure that an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
+    def raise_unless_capacity_valid(self, resource_class: str, uuid: str, *, zero_allowed: bool) -> None:
+        """Make sure that the capacity of an inventory may be stored (api-ref/capacity.md#capacity-that-may-be-stored).
 
         :param uuid: the uuid of its provider.
         :param zero_allowed: whether the capacity may be 0, as since microversion 1.26.
@@ -79,6 +79,9 @@ class InventoryRecord(NamedTuple):
         # This takes a third of the time of ``_replace`` and half of the time of unpacking.
         return tuple.__new__(InventoryRecord, self[:-1] + (used,))  # noqa: RUF005
 
+
+#: The smallest value of each field that a request can store. The maximum of integers is ``MAX_INT32``.
+MINIMUMS = {'total': 1, 'reserved': 0, 'min_unit': 1, 'max_unit': 1, 'step_size': 1, 'allocation_ratio': 0}
 
 #: The fields that a request sets.
 FIELDS = InventoryRecord._fields[:-1]

@@ -151,7 +151,7 @@ def _check_provider(provider: ReshapedProvider, stored: ProviderGeneration | Non
         raise exception.ReshapeGenerationConflict(uuid=stored.uuid, actual=stored.generation, given=provider.generation)
     for resource_class, inventory in provider.inventories.items():
         # Since microversion 1.26 a capacity may be 0, and reshapes came later.
-        inventory.raise_unless_storable(resource_class, provider.uuid, zero_allowed=True)
+        inventory.raise_unless_capacity_valid(resource_class, provider.uuid, zero_allowed=True)
 
 
 def _check_generation(claim: ConsumerClaim, current: CurrentState) -> None:

@@ -107,7 +107,7 @@ def _rule(dialect: sa.Dialect) -> str:
     rule = sa.and_(
         inv.resource_provider_id == _placeholder('provider'),
         inv.resource_class_id == _placeholder('resource_class'),
-        sa.or_(delta <= 0, inv.used + delta <= capacity.capacity_limit(inv)),
+        sa.or_(delta <= 0, inv.used + delta <= tables.CAPACITY_LIMIT),
         # PostgreSQL fails on a division by 0, and only CASE guarantees the order of evaluation.
         sa.case((inv.step_size < 1, sa.false()), else_=units),
     ).self_group()

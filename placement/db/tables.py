@@ -14,12 +14,14 @@ whenever it writes the consumer. In rows that another release wrote, all three a
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import os_resource_classes
 import sqlalchemy as sa
 from oslo_utils import timeutils
 
+from placement import capacity
 from placement.db import sql
 
 metadata = sa.MetaData()
@@ -206,6 +208,16 @@ change_log = _table(
 ALLOCATION_OF_INVENTORY = sa.and_(
     allocations.c.resource_provider_id == inventories.c.resource_provider_id,
     allocations.c.resource_class_id == inventories.c.resource_class_id,
+)
+
+#: In a query of inventories: the maximum of the sum of the allocations of each. Another program may have stored a
+#: negative ``reserved``. Then the difference may exceed 32 bits, which PostgreSQL would report as an error.
+CAPACITY_LIMIT = capacity.capacity_limit(
+    types.SimpleNamespace(
+        total=sa.cast(inventories.c.total, sa.BigInteger),
+        reserved=inventories.c.reserved,
+        allocation_ratio=inventories.c.allocation_ratio,
+    )
 )
 
 #: In a query of inventories: the sum of the allocations of each, which has to equal its ``used``.

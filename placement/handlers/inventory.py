@@ -59,7 +59,9 @@ def _checked(
         (api-ref/capacity.md#capacity-that-may-be-stored).
     """
     record = record_of(entry)
-    record.raise_unless_storable(resource_class, provider.uuid, zero_allowed=microversion.requested(req) >= (1, 26))
+    record.raise_unless_capacity_valid(
+        resource_class, provider.uuid, zero_allowed=microversion.requested(req) >= (1, 26)
+    )
     return record
 
 

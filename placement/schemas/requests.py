@@ -80,23 +80,23 @@ PUT_AGGREGATES: Windows = (((1, 19), _AGGREGATES_1_19), ((1, 1), _AGGREGATES))
 MAX_RATIO = 3.40282e38
 
 
-def _integer(minimum: int) -> Schema:
-    return {'type': 'integer', 'minimum': minimum, 'maximum': capacity.MAX_INT32}
+def _integer(field: str) -> Schema:
+    return {'type': 'integer', 'minimum': capacity.MINIMUMS[field], 'maximum': capacity.MAX_INT32}
 
 
 # A negative ratio passes, because the handler rejects it after the check of the generation. The schema rejects only
 # ratios above ``MAX_RATIO``, and integers below the range of a double.
 _RECORD: Schema = {
-    'total': _integer(1),
-    'reserved': _integer(0),
-    'min_unit': _integer(1),
-    'max_unit': _integer(1),
-    'step_size': _integer(1),
+    'total': _integer('total'),
+    'reserved': _integer('reserved'),
+    'min_unit': _integer('min_unit'),
+    'max_unit': _integer('max_unit'),
+    'step_size': _integer('step_size'),
     'allocation_ratio': {
         'type': 'number',
         'minimum': -sys.float_info.max,
         'maximum': MAX_RATIO,
-        DOCUMENTED: {'minimum': 0},
+        DOCUMENTED: {'minimum': capacity.MINIMUMS['allocation_ratio']},
     },
     'resource_provider_generation': GENERATION,
 }

@@ -23,6 +23,8 @@ from tests.support import corruption, preforked
 from tests.support.fixtures import Printed
 from tests.support.http_client import send_request
 
+INVALID_INVENTORIES = [name for name, damage in corruption.ALL.items() if damage.kind == 'invalid_inventory']
+
 
 @pytest.fixture
 def url(url: str) -> str:
@@ -182,6 +184,19 @@ def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, printe
     assert send_request(app, 'GET', path, version='1.12').json['provider_summaries'] == {}
     printed('audit', '--repair', code=manage_audit.REPAIRED)
     assert corruption.ROOT in send_request(app, 'GET', path, version='1.12').json['provider_summaries']
+
+
+@pytest.mark.parametrize('name', [*INVALID_INVENTORIES, 'all reserved', 'out of step'])
+def test_invalid_inventories_are_those_that_cannot_be_sent_back(url: str, app: Any, name: str) -> None:
+    damage = corruption.ALL[name]
+    corruption.plant(url, *damage.statements)
+    for provider in (corruption.ROOT, corruption.CHILD):
+        path = f'/resource_providers/{provider}/inventories'
+        body = send_request(app, 'GET', path, version='1.26').json
+        is_invalid = (
+            name in INVALID_INVENTORIES and {'resource_provider': provider, 'resource_class': 'VCPU'} in damage.subjects
+        )
+        assert send_request(app, 'PUT', path, body, version='1.26').status_int == (400 if is_invalid else 200)
 
 
 def test_class_cannot_be_created_until_the_largest_id_is_recorded(url: str, app: Any, printed: Printed) -> None:

@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from placement.cmd import manage, manage_audit
 from placement.ops.audit.findings import RowChange
 from placement.ops.audit.kinds import KINDS
-from tests.support import corruption, databases, servers
+from tests.support import applications, corruption, databases, servers
 from tests.support.fixtures import PointCommandsAt
 from tests.support.history.client import Client
-from tests.support.http_client import claim_body
+from tests.support.http_client import claim_body, send_request
 
 Manage = Callable[..., int]
 
@@ -95,6 +95,21 @@ def _number_of_rows(announced: list[list[dict[str, Any]]]) -> collections.Counte
         rows[change['table'], 'gone'] += change['old'] is not None
         rows[change['table'], 'new'] += change['new'] is not None
     return rows
+
+
+@databases.EVERYWHERE
+def test_a_capacity_of_more_than_32_bits_is_a_capacity(
+    database: sa.URL, run: Manage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage = corruption.ALL['negative reserved']
+    corruption.plant(database, *corruption.CLEAR, *corruption.SOUND, *damage.statements)
+    claims = claim_body({corruption.CHILD: {'VCPU': 2}}), claim_body({corruption.CHILD: {'VCPU': 9}})
+    with applications.application(database) as app:
+        statuses = [send_request(app, 'PUT', f'/allocations/{uuid.uuid4()}', body).status_int for body in claims]
+    # Only ``max_unit``, which is 8, limits the amount.
+    assert statuses == [204, 409]
+    assert run('tree', corruption.CHILD) == 0
+    assert '2 of 2,147,483,648 used' in capsys.readouterr().out
 
 
 @databases.on(*databases.defaults())
@@ -174,7 +189,7 @@ def _claims(url: str) -> list[int | None]:
     with contextlib.closing(Client([url], token='admin')) as client:
         for _ in range(25):
             path = f'/allocations/{uuid.uuid4()}'
-            statuses.append(client.request('PUT', path, claim_body({corruption.CHILD: {'VCPU': 3}})).status)
+            statuses.append(client.request('PUT', path, claim_body({corruption.CHILD: {'VCPU': 9}})).status)
             if statuses[-1] == 204:
                 statuses.append(client.request('DELETE', path).status)
     return statuses

@@ -87,6 +87,7 @@ class Damage:
 
 
 _OF_ROOT = {'resource_provider': ROOT, 'resource_class': 'VCPU'}
+_OF_CHILD = {'resource_provider': CHILD, 'resource_class': 'VCPU'}
 _ROOTS = 'SELECT root_provider_id FROM placement_resource_providers ORDER BY id'
 
 
@@ -94,6 +95,12 @@ def _wrong_units(column: str, constraints: str) -> Damage:
     statement = f'UPDATE placement_inventories SET {column} WHERE id = 1'
     subject = {**_OF_ROOT, 'consumer': HOLDER}
     return Damage('unit_violation', (statement,), (subject,), f'allocation of 2 violates {constraints}')
+
+
+def _below_minimum(values: str, detail: str) -> Damage:
+    """The damage of an inventory without allocations, which no other check finds."""
+    statement = f'UPDATE placement_inventories SET {values} WHERE id = 2'
+    return Damage('invalid_inventory', (statement,), (_OF_CHILD,), f'{detail}: write the inventory')
 
 
 def _wrong_owner(wrong: str, project: int, user: int) -> Damage:
@@ -222,7 +229,7 @@ ALL = {
     'usage without allocations': Damage(
         'usage_mismatch',
         ('UPDATE placement_inventories SET used = 3 WHERE id = 2',),
-        ({'resource_provider': CHILD, 'resource_class': 'VCPU'},),
+        (_OF_CHILD,),
         'recorded as used: 3; sum of the allocations: 0',
         ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
     ),
@@ -314,17 +321,29 @@ ALL = {
         'over_committed', ('UPDATE placement_inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 of 1 used'
     ),
     'all reserved': Damage(
-        'over_committed', ('UPDATE placement_inventories SET reserved = 9 WHERE id = 1',), (_OF_ROOT,), '2 of 0 used'
+        'over_committed',
+        # The capacity of -0.5 is truncated to 0, so a request may store it.
+        ('UPDATE placement_inventories SET reserved = 9, allocation_ratio = 0.5 WHERE id = 1',),
+        (_OF_ROOT,),
+        '2 of 0 used',
     ),
     'below the minimum': _wrong_units('min_unit = 4', 'min_unit 4, max_unit 8, step_size 1'),
     'above the maximum': _wrong_units('max_unit = 1', 'min_unit 1, max_unit 1, step_size 1'),
     'out of step': _wrong_units('step_size = 3', 'min_unit 1, max_unit 8, step_size 3'),
     'no step': Damage(
-        'invalid_step_size',
+        'invalid_inventory',
         ('UPDATE placement_inventories SET step_size = 0',),
-        (_OF_ROOT, {'resource_provider': CHILD, 'resource_class': 'VCPU'}),
-        'step_size is 0, so no amount can be allocated: set it to 1 or more',
+        (_OF_ROOT, _OF_CHILD),
+        'step_size is 0, below 1: write the inventory',
     ),
+    'total below the minimum': _below_minimum('total = 0', 'total is 0, below 1'),
+    # The difference of total and reserved exceeds 32 bits.
+    'negative reserved': _below_minimum('total = 2147483647, reserved = -1', 'reserved is -1, below 0'),
+    'min_unit and max_unit below the minimum': _below_minimum(
+        'min_unit = 0, max_unit = -1', 'min_unit is 0, below 1; max_unit is -1, below 1'
+    ),
+    'negative ratio': _below_minimum('allocation_ratio = -0.1', 'allocation_ratio is -0.1, below 0'),
+    'negative capacity': _below_minimum('reserved = 5', 'capacity is -1, below 0'),
     'no root': Damage(
         'invalid_tree',
         ('UPDATE placement_resource_providers SET root_provider_id = NULL',),

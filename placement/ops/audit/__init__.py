@@ -1,4 +1,4 @@
-"""The audit: checks that find rows that contradict one another, and the repairs of what they find.
+"""The audit: checks that find rows that contradict one another or are invalid, and the repairs of what they find.
 
 The number of statements of a check does not depend on the number of rows. Each repair is its own transaction, which
 runs the check of one subject again, under locks, and makes the changes that follow. So both are safe while the service

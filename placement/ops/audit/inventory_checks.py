@@ -40,8 +40,9 @@ def usage_mismatch(scope: Scope) -> Iterator[Finding]:
 def over_committed(scope: Scope) -> Iterator[Finding]:
     """Find inventories whose allocations exceed their capacity."""
     # ``usage_mismatch`` records the sum of the allocations as used, if it repairs.
-    limit, allocated = capacity.capacity_limit(_inventories.c), tables.ALLOCATED
+    limit, allocated = tables.CAPACITY_LIMIT, tables.ALLOCATED
     query = _select(_inventories, limit.label('limit'), allocated.label('allocated'))
+    # A negative limit, as of an inventory that is reserved as a whole, is 0.
     for row in scope.tx.execute(query.where(allocated > sa.case((limit > 0, limit), else_=0))):
         subject = _subject(scope, row)
         used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
@@ -49,11 +50,18 @@ def over_committed(scope: Scope) -> Iterator[Finding]:
         yield Finding(subject, detail)
 
 
-def invalid_step_size(scope: Scope) -> Iterator[Finding]:
-    """Find inventories with a step size below 1, which another program wrote."""
-    for row in scope.tx.execute(_select(_inventories).where(_inventories.c.step_size < 1)):
-        detail = f'step_size is {row.step_size}, so no amount can be allocated: set it to 1 or more'
-        yield Finding(_subject(scope, row), detail)
+def invalid_inventory(scope: Scope) -> Iterator[Finding]:
+    """Find inventories with values that no request can store, which another program wrote."""
+    columns, minimums = _inventories.c, {**capacity.MINIMUMS, 'capacity': 0}
+    is_invalid = [columns[name] < minimum for name, minimum in capacity.MINIMUMS.items()]
+    # A request may store a capacity that is 0 when it is truncated.
+    for row in scope.tx.execute(_select(_inventories).where(sa.or_(*is_invalid, tables.CAPACITY_LIMIT <= -1))):
+        values = {name: getattr(row, name) for name in capacity.MINIMUMS}
+        values['capacity'] = capacity.InventoryRecord(**values).capacity
+        wrong = [
+            f'{name} is {values[name]}, below {minimums[name]}' for name in values if values[name] < minimums[name]
+        ]
+        yield Finding(_subject(scope, row), f'{"; ".join(wrong)}: write the inventory with valid values')
 
 
 def unit_violation(scope: Scope) -> Iterator[Finding]:
@@ -61,7 +69,7 @@ def unit_violation(scope: Scope) -> Iterator[Finding]:
     inv = _inventories.c
     used = _allocations.c.used
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
-    # ``invalid_step_size`` finds the others. PostgreSQL fails on a division by 0, and only CASE guarantees the order.
+    # ``invalid_inventory`` finds the others. PostgreSQL fails on a division by 0, and only CASE guarantees the order.
     is_violated = sa.case((inv.step_size < 1, sa.false()), else_=violated)
     for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'

@@ -14,7 +14,7 @@ class Kind(NamedTuple):
     heading: str
     #: The module of this package with the check: the function with the name of the kind.
     module: str
-    #: Whether the page runs the check by default: those of the tree, of capacity, and of what is cheap.
+    #: Whether the page runs the check by default: what operators look at most, on trees and capacity.
     runs_by_default: bool = False
     #: Whether a repair or an operator has to change something. Otherwise they are for information.
     needs_action: bool = True
@@ -39,7 +39,7 @@ KINDS: Mapping[str, Kind] = {
     'over_committed': Kind(
         'Over-committed inventories', 'inventory_checks', runs_by_default=True, requests_can_cause=True
     ),
-    'invalid_step_size': Kind('Step sizes below 1', 'inventory_checks'),
+    'invalid_inventory': Kind('Inventories that no request can store', 'inventory_checks'),
     'unit_violation': Kind('Unit violations', 'inventory_checks', needs_action=False, requests_can_cause=True),
 }
 

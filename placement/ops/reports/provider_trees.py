@@ -18,7 +18,7 @@ from placement import exception, units, uuid_spelling
 from placement.cache import loader
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
-from placement.capacity import InventoryRecord, capacity_limit
+from placement.capacity import InventoryRecord
 from placement.db import sql, tables
 from placement.db.api import Database
 from placement.ops.provider_roots import find_roots
@@ -305,7 +305,7 @@ def _read_histories(
         .group_by(_inventories.c.id, _inventories.c.resource_provider_id, _classes.c.name, changed)
     )
     if members is None:
-        is_over_committed = sa.and_(_inventories.c.used > capacity_limit(_inventories.c), _inventories.c.used > 0)
+        is_over_committed = sa.and_(_inventories.c.used > tables.CAPACITY_LIMIT, _inventories.c.used > 0)
         conditions = [sa.or_(is_over_committed, _inventories.c.used != tables.ALLOCATED)]
     else:
         ids = [provider.id for provider in members]
