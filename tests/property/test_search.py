@@ -29,7 +29,7 @@ from placement.search.solver.matching import Isolation
 from placement.search.solver.variables import Variable
 from tests.support import applications
 from tests.support.search.cached import entries, find, prefilter_of, search, snapshot_of
-from tests.support.search.oracle import RP, SHARES, Entry, Oracle, Query, assert_candidates
+from tests.support.search.oracle import RP, SHARES, Entry, Oracle, Query, assert_candidates, record
 from tests.support.search.query_strings import PARAMETER_NAMES, RejectedError
 from tests.support.search.random_queries import MINORS, QueryString, parse, queries, query_strings
 from tests.support.search.store import Stored
@@ -200,9 +200,21 @@ def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP],
 
 
 @st.composite
+def tight_pairs(draw: st.DrawFn) -> tuple[list[RP], Query]:
+    """Two groups that each device of a tree just can serve together."""
+    topology, query = draw(tight_topologies())
+    groups = [replace(group, required=set()) for group in query.groups[:2]]
+    total = sum(group.resources['VGPU'] for group in groups)
+    devices = [replace(rp, inventory={'VGPU': record(total)}) for rp in topology[1:]]
+    return [topology[0], *devices], replace(query, groups=groups, policy='none')
+
+
+@st.composite
 def nearly_equal_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
     """Some trees, and copies of them, of which one provider differs in one detail."""
-    topology, query = draw(st.one_of(st.tuples(topologies(max_providers=4), queries()), CASES, device_trees()))
+    small_cases = st.tuples(topologies(max_providers=4), queries())
+    # Of a tight pair, a detail of usage changes only the sum that fits.
+    topology, query = draw(st.one_of(small_cases, CASES, device_trees(), tight_pairs()))
     # In other aggregates, each copy has its own sharing providers.
     aggregate = draw(st.sampled_from(['{}', '{} copied']))
     copies = [
@@ -216,13 +228,16 @@ def nearly_equal_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
     ]
     number = draw(st.integers(0, len(copies) - 1))
     rp = copies[number]
-    details: list[dict[str, Any]] = [{'traits': rp.traits ^ {trait}} for trait in (*TRAITS, SHARES)]
-    details += [
-        {'inventory': {**rp.inventory, name: {**values, 'used': values['used'] + 1}}}
-        for name, values in rp.inventory.items()
+    details: list[list[dict[str, Any]]] = [
+        [{'traits': rp.traits ^ {trait}} for trait in (*TRAITS, SHARES)],
+        [
+            {'inventory': {**rp.inventory, name: {**values, 'used': values['used'] + 1}}}
+            for name, values in rp.inventory.items()
+        ],
+        [{'parent': other.name} for other in copies[:number] if rp.parent],
     ]
-    details += [{'parent': other.name} for other in copies[:number] if rp.parent]
-    copies[number] = replace(rp, **draw(st.sampled_from(details)))
+    kind = draw(st.sampled_from([kind for kind in details if kind]))
+    copies[number] = replace(rp, **draw(st.sampled_from(kind)))
     return [*topology, *copies], query
 
 
