@@ -67,11 +67,11 @@ class DictionaryColumn(Generic[Value]):
 
 
 @dataclass(frozen=True, eq=False)
-class NameColumn(DictionaryColumn[NameSet]):
+class NameSetColumn(DictionaryColumn[NameSet]):
     """The set of traits, or of aggregates, of each provider or tree of a partition."""
 
     @classmethod
-    def build(cls, sets: Iterable[NameSet]) -> NameColumn:
+    def build(cls, sets: Iterable[NameSet]) -> NameSetColumn:
         """Make a column.
 
         :param sets: one for each item, in order.
@@ -96,7 +96,7 @@ class NameColumn(DictionaryColumn[NameSet]):
             flags[self.codes_by_name.get(name, [])] = True
         return flags
 
-    def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> NameColumn:
+    def rearranged(self, new_positions: Integers, size: int, added: Mapping[int, NameSet]) -> NameSetColumn:
         """Return the column after providers were moved, added or removed.
 
         :param new_positions: for each old position the new one, or -1 if the provider was removed or read again.
@@ -112,5 +112,5 @@ class NameColumn(DictionaryColumn[NameSet]):
         if len(code_by_names) > 2 * size + 16:
             # Drop the sets that no provider has.
             values = tuple(code_by_names)
-            return NameColumn.build(values[code] for code in codes)
-        return NameColumn(tuple(code_by_names), codes)
+            return NameSetColumn.build(values[code] for code in codes)
+        return NameSetColumn(tuple(code_by_names), codes)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.cache.dictionary_columns import NameColumn
+from placement.cache.dictionary_columns import NameSetColumn
 from placement.cache.inventory_columns import Flags, Integers, InventoryColumns, PositionedInventory
 from placement.cache.providers import SHARING_TRAIT, Provider, Usage, summary_size
 
@@ -59,8 +59,8 @@ class Partition:
     #: listed but not searched.
     has_root: Flags
     # For each provider its traits, and its aggregates.
-    traits: NameColumn
-    aggregates: NameColumn
+    traits: NameSetColumn
+    aggregates: NameSetColumn
     #: By resource class.
     inventory_columns: Mapping[str, InventoryColumns]
     #: By ``cache_key`` of ``fragments``, the result for each provider; empty bytes if there is none.
@@ -76,8 +76,8 @@ class Partition:
         return cls(
             providers,
             *_trees(providers),
-            NameColumn.build(provider.traits for provider in providers),
-            NameColumn.build(provider.aggregates for provider in providers),
+            NameSetColumn.build(provider.traits for provider in providers),
+            NameSetColumn.build(provider.aggregates for provider in providers),
             {name: InventoryColumns.build(entries) for name, entries in _entries(enumerate(providers)).items()},
         )
 
@@ -98,13 +98,13 @@ class Partition:
             np.concatenate([*starts, firsts[-1:]]),
             np.concatenate([partition.roots for partition in partitions]),
             np.concatenate([partition.has_root for partition in partitions]),
-            NameColumn.concatenated([partition.traits for partition in partitions]),
-            NameColumn.concatenated([partition.aggregates for partition in partitions]),
+            NameSetColumn.concatenated([partition.traits for partition in partitions]),
+            NameSetColumn.concatenated([partition.aggregates for partition in partitions]),
             inventory_columns,
         )
         # Partitions keep this after claims, and making it takes a union for each tree.
         of_trees = [partition.tree_aggregates for partition in partitions]
-        combined.__dict__['tree_aggregates'] = NameColumn.concatenated(of_trees)
+        combined.__dict__['tree_aggregates'] = NameSetColumn.concatenated(of_trees)
         return combined
 
     @functools.cached_property
@@ -155,11 +155,11 @@ class Partition:
         return np.flatnonzero(self.has_sharing_trait & self.aggregates.where(bool)).tolist()
 
     @functools.cached_property
-    def tree_aggregates(self) -> NameColumn:
+    def tree_aggregates(self) -> NameSetColumn:
         """For each tree, the aggregates of all its providers together."""
         sets = [self.aggregates.values[number] for number in self.aggregates.codes.tolist()]
         starts = self.starts.tolist()
-        return NameColumn.build(
+        return NameSetColumn.build(
             sets[first] if last - first == 1 else frozenset().union(*sets[first:last])
             for first, last in itertools.pairwise(starts)
         )

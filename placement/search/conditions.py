@@ -19,7 +19,7 @@ from placement.cache.providers import DISABLED_TRAIT, Provider
 
 if TYPE_CHECKING:
     # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
-    from placement.cache.dictionary_columns import NameColumn
+    from placement.cache.dictionary_columns import NameSetColumn
     from placement.cache.inventory_columns import Flags
     from placement.cache.partition import Partition
 
@@ -138,7 +138,7 @@ class ResourceCondition(ProviderCondition):
 
 
 @dataclass(frozen=True)
-class NameCondition(ProviderCondition):
+class NameSetCondition(ProviderCondition):
     """The provider has at least one name of each set; if ``forbidden``, none of the names of the only set."""
 
     sets: tuple[frozenset[str], ...]
@@ -147,7 +147,7 @@ class NameCondition(ProviderCondition):
     def steps(self, partition: Partition) -> int:
         return super().steps(partition) + partition.distinct_sets
 
-    def parts(self) -> Sequence[NameCondition]:
+    def parts(self) -> Sequence[NameSetCondition]:
         """Divide the condition by sets, or by forbidden names."""
         sets = [frozenset({name}) for name in sorted(self.sets[0])] if self.forbidden else self.sets
         return tuple(replace(self, sets=(names,)) for names in sets)
@@ -175,7 +175,7 @@ class NameCondition(ProviderCondition):
             return self.sets[0].isdisjoint(names) is self.forbidden
         return self.satisfied_sets(names) == (1 << len(self.sets)) - 1
 
-    def matches_column(self, column: NameColumn) -> Flags:
+    def matches_column(self, column: NameSetColumn) -> Flags:
         """Return which items of a column of names satisfy the condition."""
         if len(self.sets) > 1:
             return column.where(self.accepts_names)
@@ -185,7 +185,7 @@ class NameCondition(ProviderCondition):
 
 
 @dataclass(frozen=True)
-class TraitCondition(NameCondition):
+class TraitCondition(NameSetCondition):
     """A condition on the traits of the provider."""
 
     parameter = 'required'
@@ -214,7 +214,7 @@ class RootTraitCondition(TraitCondition):
 
 
 @dataclass(frozen=True)
-class AggregateCondition(NameCondition):
+class AggregateCondition(NameSetCondition):
     """A condition on the aggregates that the provider is in.
 
     With ``or_root``, the root of the tree may satisfy the whole condition instead of the provider.

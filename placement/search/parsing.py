@@ -15,7 +15,7 @@ from placement import capacity, uuid_spelling
 from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
 from placement.schemas import Version
 from placement.schemas import allocation_candidate as schema
-from placement.search.request import CandidateRequest, NameFilter, RequestGroup
+from placement.search.request import CandidateRequest, NameSetFilter, RequestGroup
 from placement.validation import Validator, for_version, parse_query, validate_query
 
 _VALIDATORS = tuple((since, Validator(of_window)) for since, of_window in schema.GET)
@@ -144,16 +144,16 @@ def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version:
     return tuple(groups.values())
 
 
-def _parse_root_required(values: Sequence[str]) -> NameFilter:
+def _parse_root_required(values: Sequence[str]) -> NameSetFilter:
     if len(values) > 1:
         raise DuplicateQueryKey("Query parameter 'root_required' may be specified only once.")
     if not values:
-        return NameFilter()
+        return NameSetFilter()
     required, forbidden = parse_traits(values[0])
     both = ', '.join(sorted(required & forbidden))
     if both:
         raise BadQueryValue(f'Conflicting required and forbidden traits found in root_required: {both}')
-    return NameFilter.all_of(required, forbidden)
+    return NameSetFilter.all_of(required, forbidden)
 
 
 def _parse_same_subtree(values: Sequence[str]) -> tuple[frozenset[str], ...]:
@@ -246,7 +246,7 @@ def parse_amounts(parameter: str, value: str) -> dict[str, int]:
     return amounts
 
 
-def parse_required(values: Sequence[str], version: Version) -> NameFilter:
+def parse_required(values: Sequence[str], version: Version) -> NameSetFilter:
     """Read ``required``: ``TRAIT,!TRAIT`` or ``in:TRAIT,TRAIT`` (api-ref/resource-providers.md#lists-of-traits).
 
     :param values: the decoded values, in the order of the URL; may be empty. Below 1.39 only the last one is read.
@@ -265,7 +265,7 @@ def parse_required(values: Sequence[str], version: Version) -> NameFilter:
             for name in required:
                 any_of[frozenset({name})] = None
             forbidden |= excluded
-    return NameFilter(tuple(any_of), forbidden)
+    return NameSetFilter(tuple(any_of), forbidden)
 
 
 def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -279,7 +279,9 @@ def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
     return _parse_traits(value, FORBIDDEN_TRAITS)
 
 
-def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', one_by_one: bool = False) -> NameFilter:
+def parse_member_of(
+    values: Sequence[str], version: Version, suffix: str = '', one_by_one: bool = False
+) -> NameSetFilter:
     """Read all values of ``member_of``: ``UUID`` or ``in:UUID,UUID``, with an optional ``!`` before it.
 
     The rules are in api-ref/resource-providers.md#lists-of-aggregates.
@@ -314,7 +316,7 @@ def parse_member_of(values: Sequence[str], version: Version, suffix: str = '', o
                 any_of[uuids] = None
         if forbidden and version < FORBIDDEN_MEMBER_OF:
             raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
-    return NameFilter(tuple(any_of), forbidden)
+    return NameSetFilter(tuple(any_of), forbidden)
 
 
 def parse_uuid(parameter: str, value: str) -> str:

@@ -26,7 +26,7 @@ from placement.search.conditions import (
 
 
 @dataclass(frozen=True)
-class NameFilter:
+class NameSetFilter:
     """The traits, or the uuids of aggregates, that a provider must have and must not have.
 
     It must have one name of each set of ``any_of``, which are distinct, and none of ``forbidden``.
@@ -36,7 +36,7 @@ class NameFilter:
     forbidden: frozenset[str] = frozenset()
 
     @classmethod
-    def all_of(cls, required: Iterable[str], forbidden: frozenset[str] = frozenset()) -> NameFilter:
+    def all_of(cls, required: Iterable[str], forbidden: frozenset[str] = frozenset()) -> NameSetFilter:
         """Return the filter that requires each name of ``required``."""
         return cls(tuple([frozenset({name}) for name in required]), forbidden)
 
@@ -57,9 +57,9 @@ class RequestGroup:
     #: Amounts, 1 or more, by class. If there are none, the provider of the group supplies nothing.
     resources: Mapping[str, int] = field(default_factory=dict)
     #: The names in ``required``.
-    traits: NameFilter = NameFilter()
+    traits: NameSetFilter = NameSetFilter()
     #: The uuids in ``member_of``.
-    aggregates: NameFilter = NameFilter()
+    aggregates: NameSetFilter = NameSetFilter()
     #: The uuid of any provider of the tree that the provider has to be in.
     in_tree: str | None = None
 
@@ -78,7 +78,7 @@ class CandidateRequest:
     #: Whether candidates are also distinct if they differ only in which provider serves which group: since 1.34.
     with_mappings: bool = False
     #: The names in ``root_required``, for the root of an anchor.
-    root_traits: NameFilter = NameFilter()
+    root_traits: NameSetFilter = NameSetFilter()
     #: For each ``same_subtree`` the suffixes of some groups. One of the providers of these groups must be at or above
     #: the providers of all of them.
     same_subtree: tuple[frozenset[str], ...] = ()

@@ -20,7 +20,7 @@ from placement.objects.trait import Trait
 from placement.ops import audit
 from placement.ops.audit.kinds import KINDS
 from placement.search import filter_providers
-from placement.search.request import NameFilter, RequestGroup
+from placement.search.request import NameSetFilter, RequestGroup
 from placement.web.authentication import RequestContext
 from tests.support.cache_equality import compare
 from tests.support.objects import create_provider, set_aggregates, set_inventories, set_traits
@@ -104,7 +104,7 @@ def test_traits_and_aggregates(context: RequestContext, providers: list[Resource
     set_traits(provider, [*CLASSES, 'HW_CPU_X86_VMX'])
     set_aggregates(provider, aggregates, increment_generation=True)
     assert sorted(aggregate.get_with_provider(context, provider.uuid)[1]) == sorted(aggregates)
-    group = RequestGroup('', True, {}, NameFilter.all_of(CLASSES), NameFilter((frozenset(aggregates),)))
+    group = RequestGroup('', True, {}, NameSetFilter.all_of(CLASSES), NameSetFilter((frozenset(aggregates),)))
     listed = filter_providers(context.provider_cache.up_to_date(), group)
     assert [block.providers[row].uuid for block, rows in listed for row in rows] == [provider.uuid]
     set_traits(provider, CLASSES[:1])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from placement.cache.dictionary_columns import NameColumn
+from placement.cache.dictionary_columns import NameSetColumn
 from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
@@ -55,13 +55,13 @@ def snapshot() -> Snapshot:
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The number of evaluations, in columns and of single providers."""
     counts: Counter[str] = Counter()
-    where = NameColumn.where
+    where = NameSetColumn.where
 
-    def counted_where(column: NameColumn, predicate: Callable[[frozenset[str]], bool]) -> Any:
+    def counted_where(column: NameSetColumn, predicate: Callable[[frozenset[str]], bool]) -> Any:
         counts['columns'] += len(column.values)
         return where(column, predicate)
 
-    monkeypatch.setattr(NameColumn, 'where', counted_where)
+    monkeypatch.setattr(NameSetColumn, 'where', counted_where)
     for condition in (ResourceCondition, TraitCondition, AggregateCondition, TreeCondition):
         accepts: Callable[..., Any] = condition.accepts
 

@@ -21,7 +21,7 @@ from placement.ops.explain.explanation import Explanation, explain
 from placement.ops.explain.sentences import Writer
 from placement.search import conditions, parsing
 from placement.search.budget import SearchBudget
-from placement.search.conditions import NameCondition, ProviderCondition
+from placement.search.conditions import NameSetCondition, ProviderCondition
 from placement.search.request import compile_request
 from tests.support.applications import NEWEST_MICROVERSION, NEWEST_VERSION
 from tests.support.search.cached import records_of
@@ -104,8 +104,8 @@ def test_every_condition_has_words() -> None:
     compiled = compile_request(parsing.parse(with_uuids(query), NEWEST_VERSION), lambda _uuid: 1)
     kinds = {kind for kind in vars(conditions).values() if isinstance(kind, type)}
     kinds = {kind for kind in kinds if issubclass(kind, ProviderCondition)}
-    kinds -= {ProviderCondition, NameCondition}
-    polarities = {kind: {False, True} if issubclass(kind, NameCondition) else {False} for kind in kinds}
+    kinds -= {ProviderCondition, NameSetCondition}
+    polarities = {kind: {False, True} if issubclass(kind, NameSetCondition) else {False} for kind in kinds}
     of_query = [
         condition for requirement in (compiled.root, *compiled.requirements) for condition in requirement.conditions
     ]

@@ -17,7 +17,7 @@ from placement.search.assignments import find_candidate_sets
 from placement.search.budget import SearchBudget
 from placement.search.conditions import Requirement, ResourceCondition
 from placement.search.prefilter import Prefilter
-from placement.search.request import CandidateRequest, CompiledRequest, NameFilter, RequestGroup, compile_request
+from placement.search.request import CandidateRequest, CompiledRequest, NameSetFilter, RequestGroup, compile_request
 from placement.search.search_units import SearchUnit, TreeSearchUnit
 
 #: Maximum number of consumers to count on one provider, so that sums fit 64 bits.
@@ -52,8 +52,8 @@ def one_consumer(resources: Mapping[str, int], scope: TreeFilter = ALL_TREES) ->
     :param scope: its ``traits`` are those that the providers must have together, each of which, or the root of its
         tree, is in ``aggregates``; and the traits of the root.
     """
-    traits, aggregates = NameFilter.all_of(scope.traits), NameFilter.all_of(scope.aggregates)
-    root_traits = NameFilter.all_of(scope.root_required, scope.root_forbidden)
+    traits, aggregates = NameSetFilter.all_of(scope.traits), NameSetFilter.all_of(scope.aggregates)
+    root_traits = NameSetFilter.all_of(scope.root_required, scope.root_forbidden)
     return CandidateRequest((RequestGroup('', False, resources, traits, aggregates),), root_traits=root_traits)
 
 
@@ -71,12 +71,12 @@ def count_size(snapshot: Snapshot, request: CandidateRequest, max_searches: int)
     return replace(count, on_disabled_hosts=max(count.fit - on_enabled_hosts, 0))
 
 
-def enabled_roots(snapshot: Snapshot) -> NameFilter:
+def enabled_roots(snapshot: Snapshot) -> NameSetFilter:
     """Return the filter of the roots of enabled hosts, which every request of the compute service has.
 
     It is empty if the database lacks the trait: no root can have it, and a search would reject its name.
     """
-    return NameFilter(forbidden=snapshot.names.traits & {DISABLED_TRAIT})
+    return NameSetFilter(forbidden=snapshot.names.traits & {DISABLED_TRAIT})
 
 
 def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int) -> FitCount:

@@ -15,7 +15,7 @@ from placement.cache.snapshot import Snapshot
 from placement.ops.planning.fits import FitCount, count_fits, enabled_roots
 from placement.ops.reports import capacity_report
 from placement.ops.reports.tree_filter import TreeFilter
-from placement.search.request import CandidateRequest, NameFilter, RequestGroup
+from placement.search.request import CandidateRequest, NameSetFilter, RequestGroup
 
 #: Maximum number of searches for one count, so that it takes minutes at most.
 _SEARCHES = 100_000
@@ -118,7 +118,7 @@ def parse_flavor(entry: Mapping[str, Any]) -> Flavor:
         forbidden = frozenset(name for name, value in traits[suffix].items() if value == 'forbidden')
         # An amount of 0 removes a class.
         if positive := {name: amount for name, amount in amounts.items() if amount > 0}:
-            groups.append(RequestGroup(suffix, bool(suffix), positive, NameFilter.all_of(required, forbidden)))
+            groups.append(RequestGroup(suffix, bool(suffix), positive, NameSetFilter.all_of(required, forbidden)))
     request = CandidateRequest(tuple(groups), properties.get('group_policy', 'none'))
     return Flavor(str(entry['Name']), request, tuple(sorted(name for name in properties if _UNKNOWN.match(name))))
 
@@ -149,7 +149,7 @@ def _count_flavor(
     """
     request = flavor.request
     count = _count(snapshot, request)
-    groups = tuple(replace(group, traits=NameFilter()) for group in request.groups)
+    groups = tuple(replace(group, traits=NameSetFilter()) for group in request.groups)
     without_traits = count if groups == request.groups else _count(snapshot, replace(request, groups=groups))
     resources = flavor.resources
     free = {name: all_free.get(name, 0) for name in resources}
@@ -162,11 +162,11 @@ def _count_flavor(
         max(without_traits.fit - count.fit, 0),
         max(pooled - max(count.fit + count.prevented_by_pools, without_traits.fit), 0),
         {name: free[name] - count.fit * amount for name, amount in resources.items()},
-        {uuid: _count(snapshot, request, NameFilter.all_of((uuid,))) for uuid in aggregates},
+        {uuid: _count(snapshot, request, NameSetFilter.all_of((uuid,))) for uuid in aggregates},
     )
 
 
-def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameFilter | None = None) -> FitCount:
+def _count(snapshot: Snapshot, request: CandidateRequest, aggregates: NameSetFilter | None = None) -> FitCount:
     """Count how many fit on enabled hosts.
 
     :param aggregates: the filter that the compute service adds for an availability zone.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placement import exception, uuid_spelling
 from placement.cache import loader
-from placement.cache.dictionary_columns import NameColumn
+from placement.cache.dictionary_columns import NameSetColumn
 from placement.cache.inventory_columns import Flags, Integers
 from placement.cache.partition import Partition, Tree
 from placement.cache.providers import DISABLED_TRAIT, Provider
@@ -48,7 +48,7 @@ class Hosts:
     #: Which trees may take more: the root is present, shares nothing and has not the trait COMPUTE_STATUS_DISABLED.
     is_destination: Flags
     #: The traits of all providers of each tree.
-    traits: NameColumn
+    traits: NameSetColumn
 
     @functools.cached_property
     def free(self) -> Matrix:
@@ -165,5 +165,5 @@ def build_hosts(snapshot: Snapshot, class_ids: Collection[int] = ()) -> Hosts:
         step_size=step_size,
         is_own=is_own,
         is_destination=partition.has_root & is_open[partition.starts[:-1]],
-        traits=NameColumn.build(frozenset().union(*(provider.traits for provider in tree)) for tree in trees),
+        traits=NameSetColumn.build(frozenset().union(*(provider.traits for provider in tree)) for tree in trees),
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from placement.search.request import CandidateRequest, NameFilter, RequestGroup
+from placement.search.request import CandidateRequest, NameSetFilter, RequestGroup
 from tests.support.search.oracle import RP, SHARES, Group, Query, record
 
 Test = TypeVar('Test', bound=Callable[..., Any])
@@ -61,9 +61,9 @@ def request_of(query: Query) -> CandidateRequest:
     )
 
 
-def name_filter(any_of: Iterable[Iterable[str]], forbidden: Iterable[str]) -> NameFilter:
+def name_filter(any_of: Iterable[Iterable[str]], forbidden: Iterable[str]) -> NameSetFilter:
     """The filter with these sets, each once."""
-    return NameFilter(tuple(dict.fromkeys(map(frozenset, any_of))), frozenset(forbidden))
+    return NameSetFilter(tuple(dict.fromkeys(map(frozenset, any_of))), frozenset(forbidden))
 
 
 def _record(rng: random.Random) -> dict[str, Any]:

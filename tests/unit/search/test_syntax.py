@@ -9,7 +9,7 @@ import pytest
 from placement.exception import BadQuery
 from placement.schemas.allocation_candidate import PARAMETERS
 from placement.search import parsing
-from placement.search.request import CandidateRequest, NameFilter
+from placement.search.request import CandidateRequest, NameSetFilter
 
 A, B = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 
@@ -65,7 +65,7 @@ def test_groups_beyond_the_maximum_are_rejected_also_without_resources() -> None
 
 def test_an_alternative_of_one_trait_is_a_required_trait() -> None:
     read = parsing.parse_required(['in:A,B', 'C,!D', 'in: B ,A,A', 'in:E', 'in:C,E'], (1, 39))
-    assert read == NameFilter(tuple(map(frozenset, ('AB', 'C', 'E', 'CE'))), frozenset('D'))
+    assert read == NameSetFilter(tuple(map(frozenset, ('AB', 'C', 'E', 'CE'))), frozenset('D'))
 
 
 def test_groups_keep_what_they_ask_for() -> None:
@@ -76,13 +76,13 @@ def test_groups_keep_what_they_ask_for() -> None:
         39,
     )
     group, bare = request.groups
-    assert group.traits == NameFilter((frozenset('AB'), frozenset('C')), frozenset('D'))
-    assert group.aggregates == NameFilter(forbidden=frozenset({A, B}))
+    assert group.traits == NameSetFilter((frozenset('AB'), frozenset('C')), frozenset('D'))
+    assert group.aggregates == NameSetFilter(forbidden=frozenset({A, B}))
     assert group.in_tree == A
     assert (bare.suffix, bare.use_same_provider, len(bare.resources)) == ('_N', True, 0)
-    assert bare.traits == NameFilter.all_of('E')
+    assert bare.traits == NameSetFilter.all_of('E')
     assert request.same_subtree == (frozenset({'_A', '_N'}), frozenset({'_N'}))
-    assert request.root_traits == NameFilter.all_of('R', frozenset('S'))
+    assert request.root_traits == NameSetFilter.all_of('R', frozenset('S'))
     assert request.trait_names == set('ABCDERS')
 
 
