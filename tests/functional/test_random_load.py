@@ -10,6 +10,7 @@ import pytest
 
 from placement import capacity, deploy
 from placement.claims import usage
+from placement.db import tables
 from tests.support.history import check, client, load
 from tests.support.http_client import send_request
 
@@ -89,6 +90,7 @@ def test_a_wrong_capacity_is_noticed(
 ) -> None:
     limit = capacity.capacity_limit
     monkeypatch.setattr(capacity, 'capacity_limit', lambda inventory: limit(inventory) + units)
+    monkeypatch.setattr(tables, 'CAPACITY_LIMIT', tables.CAPACITY_LIMIT + units)
     usage._rule.cache_clear()
     try:
         violations = _violations(app, monkeypatch, lambda send, *request: send(*request))
