@@ -457,10 +457,12 @@ def test_usages_of_close_ids_are_read_in_ranges(
     """Without the providers between them, whose generations may be newer than the usages that the cache has."""
     monkeypatch.setattr(loader, '_MAX_RANGE', 3)
     ids = [create_provider(context, VCPU=8).id for _ in range(9)]
-    del ids[4]
+    del ids[2:5]
     names = provider_cache.up_to_date().names
-    with queries(at_most=3), context.db.reader() as tx:
+    with queries(at_most=3) as seen, context.db.reader() as tx:
         assert [*loader.load_usages(tx, ids, names.classes)] == ids
+    ranges = [map(int, ends) for statement in seen for ends in re.findall(r'BETWEEN (\d+) AND (\d+)', str(statement))]
+    assert {last - first for first, last in ranges} == {2}
 
 
 @pytest.mark.parametrize('change', ['claim', 'traits'])
