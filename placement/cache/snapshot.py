@@ -83,7 +83,11 @@ class Snapshot:
         for provider in providers:
             members[provider.root_id].append(provider)
         trees = [_in_order(root_id, providers) for root_id, providers in sorted(members.items())]
-        return cls(names, tuple(partition_trees(trees, size)), size)
+        partitions = tuple(partition_trees(trees, size))
+        for partition in partitions:
+            # Every refresh needs it. Forked processes share it if it is made now.
+            partition.by_id  # noqa: B018
+        return cls(names, partitions, size)
 
     @functools.cached_property
     def first_root_ids(self) -> list[int]:

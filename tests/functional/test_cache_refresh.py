@@ -451,6 +451,11 @@ def test_a_refresh_after_many_entries_of_the_log_is_a_transaction(
     assert provider_cache.builds == 1
 
 
+def test_forked_processes_share_the_index_that_a_refresh_needs(context: RequestContext) -> None:
+    create_provider(context, VCPU=8)
+    assert ['by_id' in vars(partition) for partition in scratch(context.db).partitions] == [True]
+
+
 def test_usages_of_close_ids_are_read_in_ranges(
     provider_cache: Counting, context: RequestContext, queries: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
