@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> int:
     """Print the capacity and usage by resource class, and how many more consumers of a size fit."""
     names = output.display_names(conf)
     scope = _scope(args, names)
-    resources = parsing.parse_amounts('resources', args.fit) if args.fit is not None else None
+    resources = parsing.parse_resources(args.fit) if args.fit is not None else None
     snapshot = ProviderCache(db).up_to_date()
     scope.raise_unless_aggregates_exist(snapshot)
     summary = capacity_report.summary(snapshot, scope)

@@ -61,12 +61,12 @@ def _filters(params: MultiDict, version: Any) -> RequestGroup:
     aggregates = parsing.parse_member_of(params.getall('member_of'), version)
     amounts, required = params.get('resources'), params.getall('required')
     if version < (1, 30):
-        resources = {} if amounts is None else parsing.parse_amounts('resources', amounts)
+        resources = {} if amounts is None else parsing.parse_resources(amounts)
         traits = parsing.parse_required(required, version)
     else:
         # Malformed traits are reported before malformed amounts.
         traits = parsing.parse_required(required, version)
-        resources = {} if amounts is None else parsing.parse_amounts('resources', amounts)
+        resources = {} if amounts is None else parsing.parse_resources(amounts)
     return RequestGroup(
         suffix='',
         use_same_provider=True,

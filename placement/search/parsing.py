@@ -131,7 +131,7 @@ def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version:
     for _, suffix, name, value in parameters:
         group = groups.get(suffix) or RequestGroup(suffix, bool(suffix))
         if name == 'resources':
-            group = replace(group, resources=parse_amounts('resources', value))
+            group = replace(group, resources=parse_resources(value))
         elif name == 'in_tree':
             group = replace(group, in_tree=parse_uuid('in_tree', value))
         elif name == 'required' and not group.traits.names:
@@ -225,7 +225,7 @@ def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
 # Values ---------------------------------------------------------------------------------------------------------
 
 
-def parse_amounts(parameter: str, value: str) -> dict[str, int]:
+def parse_resources(value: str) -> dict[str, int]:
     """Read ``CLASS:AMOUNT,CLASS:AMOUNT`` (api-ref/resource-providers.md#lists-of-amounts).
 
     :param value: the decoded value of the parameter.
@@ -234,16 +234,16 @@ def parse_amounts(parameter: str, value: str) -> dict[str, int]:
     :raises BadQuery: the value is blank, an item does not have exactly one colon, or an amount is not a positive
         integer.
     """
-    expected = f'Expected {parameter} query string parameter in form: ?{parameter}=VCPU:2,MEMORY_MB:1024.'
+    expected = 'Expected resources query string parameter in form: ?resources=VCPU:2,MEMORY_MB:1024.'
     if not value.strip():
-        raise BadQuery(f'Badly formed {parameter} parameter. {expected} Got: empty string.')
-    amounts = {}
+        raise BadQuery(f'Badly formed resources parameter. {expected} Got: empty string.')
+    resources = {}
     for item in value.split(','):
         if item.count(':') != 1:
-            raise BadQuery(f'Badly formed {parameter} parameter. {expected} Got: {item}.')
+            raise BadQuery(f'Badly formed resources parameter. {expected} Got: {item}.')
         name, amount = item.split(':')
-        amounts[name] = _parse_amount(name, amount)
-    return amounts
+        resources[name] = _parse_amount(name, amount)
+    return resources
 
 
 def parse_required(values: Sequence[str], version: Version) -> NameSetFilter:

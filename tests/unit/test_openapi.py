@@ -118,7 +118,7 @@ def test_operations_declare_the_schemas_of_their_bodies_and_responses(operation:
 UUID = '7a8f6a1e-52b5-4f8e-9a3c-0d7a1a0b9c01'
 #: What parses the values of each parameter.
 PARSERS: dict[str, Callable[[str, tuple[int, int]], Any]] = {
-    'resources': lambda value, _version: parsing.parse_amounts('resources', value),
+    'resources': lambda value, _version: parsing.parse_resources(value),
     'required': lambda value, version: parsing.parse_required([value], version),
     'member_of': lambda value, version: parsing.parse_member_of([value], version),
     'root_required': lambda value, _version: parsing.parse_traits(value),

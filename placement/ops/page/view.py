@@ -146,7 +146,7 @@ class Parameters:
         if not value:
             return None
         try:
-            return parsing.parse_amounts('resources', value)
+            return parsing.parse_resources(value)
         except exception.BadQuery as error:
             raise exception.BadQuery(f'A size has the form VCPU:4,MEMORY_MB:8192, not “{value}”.') from error
 

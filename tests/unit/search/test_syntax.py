@@ -37,18 +37,18 @@ def test_no_parameter_reads_as_another_one_with_a_suffix() -> None:
 
 
 def test_resources_are_amounts_by_class() -> None:
-    amounts = parsing.parse_amounts('resources', 'VCPU:2,MEMORY_MB:1024, VCPU :003')
+    amounts = parsing.parse_resources('VCPU:2,MEMORY_MB:1024, VCPU :003')
     assert amounts == {'VCPU': 2, 'MEMORY_MB': 1024, ' VCPU ': 3}
 
 
 @pytest.mark.parametrize('amount', ['2147483647', '0' * 5000 + '2147483647'])
 def test_amounts_that_an_inventory_can_hold_are_exact(amount: str) -> None:
-    assert parsing.parse_amounts('resources', f'VCPU:{amount}') == {'VCPU': 2147483647}
+    assert parsing.parse_resources(f'VCPU:{amount}') == {'VCPU': 2147483647}
 
 
 @pytest.mark.parametrize('amount', ['2147483648', '9' * 19, '1' + '0' * 400, '9' * 100000])
 def test_amounts_of_any_length_become_one_above_every_inventory(amount: str) -> None:
-    assert parsing.parse_amounts('resources', f'VCPU:{amount}') == {'VCPU': parsing.BEYOND_ANY_INVENTORY}
+    assert parsing.parse_resources(f'VCPU:{amount}') == {'VCPU': parsing.BEYOND_ANY_INVENTORY}
 
 
 def test_a_limit_of_any_length_is_accepted() -> None:
