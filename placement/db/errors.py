@@ -154,8 +154,8 @@ ERRORS = (
     # second case the other members may have the transaction, and commit it
     # (``test_a_claim_that_an_isolated_primary_rejects_may_have_been_made``).
     KnownError(ErrorKind.CONFLICT, '3100|3101'),
-    # A deadlock, of which the victim is rolled back (manuals of all servers); at COMMIT only on Galera, where
-    # certification failed (``test_race``).
+    # A deadlock, whose victim is rolled back (manuals of all servers); at COMMIT only on Galera, where certification
+    # failed (``test_race``).
     KnownError(ErrorKind.CONFLICT, '1213|40P01', excludes_commit=True),
     # COMMIT failed in the engine, whose number is in the message: a deadlock, as certification failed in Group
     # Replication (``test_race_on_several_primaries``). With another number nothing is known.
@@ -165,7 +165,7 @@ ERRORS = (
     # and a record that has changed since it was read (1020): only other statements get these.
     KnownError(ErrorKind.CONFLICT, '1205|3572|55P03|1020', excludes_commit=True),
     # A serialization failure, which PostgreSQL finds before it commits, and rolls back (its manual, "Serialization
-    # Failure Handling"). A violated foreign key, of which the check is never deferred to COMMIT: since the transaction
+    # Failure Handling"). A violated foreign key, which is never checked at COMMIT: since the transaction
     # read a row, another one has deleted it or inserted a reference to it.
     KnownError(ErrorKind.CONFLICT, '40001', excludes_commit=True, types=(db_exc.DBDeadlock, db_exc.DBReferenceError)),
     # SQLite did not get its lock, and COMMIT could be repeated (sqlite.org/lang_transaction.html).

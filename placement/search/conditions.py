@@ -62,7 +62,7 @@ class ProviderCondition:
     def subject(self) -> str:
         """The text of the query for the condition, without ``!``.
 
-        It tells apart the conditions of a group that have the same parameter and fault.
+        Conditions of a group with the same parameter and fault differ in it.
         """
         raise NotImplementedError
 

@@ -107,7 +107,7 @@ class RequestChecks:
 
     A *mask* is such a set: an integer with bit n for check n. It tells what a provider, or a whole tree, fails.
 
-    :raises ValueError: the subjects do not tell apart the conditions of a group.
+    :raises ValueError: conditions of a group have the same subject, but differ.
     """
 
     def __init__(self, compiled: CompiledRequest) -> None:
