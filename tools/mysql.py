@@ -164,8 +164,10 @@ class Cluster(nodes.Cluster):
         return next(filter(self.is_writable, self.nodes), None)
 
     def switch_primary(self, node: nodes.Node) -> None:
-        """Make a member the primary, as an operator would, and return when the group has agreed on it."""
+        """Make a member the primary, as an operator would, and return when it accepts writes."""
         node.query(f"SELECT group_replication_set_as_primary('{node.value('SELECT @@server_uuid')}')")
+        # The function returns when the group has agreed, which may be before the member is no longer read-only.
+        node.wait(lambda: self.is_writable(node))
 
 
 if __name__ == '__main__':
