@@ -130,7 +130,7 @@ def _adopt_if_configured(conf: cfg.ConfigOpts, db: Database) -> None:
         # Another process was faster.
         return
     if plan.problems:
-        problems = [output.printable(problem) for problem in plan.problems[:_MAX_PROBLEMS]]
+        problems = [output.shown(problem) for problem in plan.problems[:_MAX_PROBLEMS]]
         rest = len(plan.problems) - len(problems)
         if rest:
             problems.append(f'{plural(rest, "more problem")}.')
@@ -160,7 +160,7 @@ def _print_plan(plan: Plan, command: str) -> int:
     for step in plan.steps:
         _print_step(step)
     for note in plan.notes:
-        print(f'Note: {output.printable(note)}')
+        print(f'Note: {output.shown(note)}')
     print(f'Nothing was changed. To apply this plan: placement-manage db {command} --yes')
     return 0
 
@@ -169,7 +169,7 @@ def _print_problems(problems: list[str]) -> int:
     print('Nothing was changed, because of these problems:')
     for problem in problems:
         # Problems quote names from the database, which may contain any character.
-        print(f'- {output.printable(problem)}')
+        print(f'- {output.shown(problem)}')
     print('Correct them and run the command again.')
     if any(problem.startswith('There is a connection') for problem in problems):
         print('If none of these connections writes (a monitor, for example), add --ignore-connections.')

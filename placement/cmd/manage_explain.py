@@ -90,14 +90,14 @@ def _blocked(document: Mapping[str, Any]) -> Table:
     table.add_column('for example', overflow='fold')
     for cell, fact in zip(cells, rows.values(), strict=True):
         examples = ', '.join(root['name'] for root in fact['examples'])
-        table.add_row(f'{fact["trees"]:,}', cell, output.printable(examples))
+        table.add_row(f'{fact["trees"]:,}', cell, output.shown(examples))
     return table
 
 
 def _add_rule_column(table: Table, heading: str, rules: Sequence[str]) -> list[Text]:
     """Add a column that does not break uuids, but folds longer words. Return its cells."""
     # A space after each uuid allows a line break in a list of aggregates.
-    cells = [Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.printable(rule))) for rule in rules]
+    cells = [Text(re.sub('([0-9a-f]{12}),', r'\1, ', output.shown(rule))) for rule in rules]
     longest = max((len(word) for cell in cells for word in cell.plain.split()), default=0)
     table.add_column(heading, overflow='fold', min_width=min(longest, _UUID_LENGTH))
     return cells

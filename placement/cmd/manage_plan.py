@@ -43,7 +43,7 @@ def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], count: 
         return
     table = output.table(*headings)
     for name, *figures in rows:
-        table.add_row(output.escaped(name), *(output.figure(output.printable(text)) for text in figures))
+        table.add_row(output.escaped(name), *(output.figure(output.shown(text)) for text in figures))
     output.print_tables(table)
     if count > len(rows):
         output.print_lines([f'And {units.plural(count - len(rows), f"more {noun}")}.'])
@@ -187,5 +187,5 @@ def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
         (names.label(uuid), *(sentences.fit_text(fit, uuid) for fit in fits))
         for uuid in sorted(fits[0].by_aggregate, key=names.label)
     ]
-    flavors_by_name = (output.printable(fit.name) for fit in fits)
+    flavors_by_name = (output.shown(fit.name) for fit in fits)
     _print_table(('Aggregate', *flavors_by_name), aggregates, len(aggregates), 'aggregate')

@@ -96,7 +96,7 @@ def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, cons
     branches: dict[int, rich_tree.Tree] = {}
     for provider in tree.walk():
         heading = Text.assemble(
-            (output.printable(provider.name or ''), 'bold'), f' {provider.uuid} generation {provider.generation}'
+            (output.shown(provider.name or ''), 'bold'), f' {provider.uuid} generation {provider.generation}'
         )
         branch = branches[provider.id] = rich_tree.Tree(heading)
         for line in _inventory_lines(tree, provider, console):

@@ -22,7 +22,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from placement import units
+from placement import log_format, units
 from placement.ops.display_names import DisplayNames
 
 if TYPE_CHECKING:
@@ -156,20 +156,19 @@ def figure(text: str) -> Text:
     return Text(text, 'dim' if text in ('0', '0%') else '')
 
 
-def printable(text: str) -> str:
+def shown(text: str) -> str:
     """Escape all characters that standard output cannot show or that could control a terminal."""
-    shown = ''.join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     encoding = sys.stdout.encoding or 'utf-8'
-    return shown.encode(encoding, 'backslashreplace').decode(encoding)
+    return log_format.printable(text).encode(encoding, 'backslashreplace').decode(encoding)
 
 
 def escaped(text: str, style: str = '') -> Text:
-    """Return ``text`` for a table or a tree, escaped by ``printable``. rich would read [] as a style."""
-    return Text(printable(text), style)
+    """Return ``text`` for a table or a tree, escaped by ``shown``. rich would read [] as a style."""
+    return Text(shown(text), style)
 
 
 def print_lines(texts: Iterable[str]) -> None:
-    """Print lines, escaped by ``printable``."""
+    """Print lines, escaped by ``shown``."""
     to = console()
     for text in texts:
         to.print(escaped(text))

@@ -22,7 +22,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as policy_opts
 
-from placement import exception, release
+from placement import exception, log_format, release
 from placement.conf.options import GROUPS
 
 LOG = log.getLogger(__name__)
@@ -146,6 +146,7 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
         conf.set_override('use_stderr', True)
     try:
         log.setup(conf, 'placement')
+        log_format.escape_lines(conf)
     except (log.LogConfigError, OSError) as error:
         raise exception.ConfigurationInvalid(reason=f'The log cannot be written: {error}') from error
     if has_no_journal:

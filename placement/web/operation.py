@@ -160,7 +160,7 @@ class Operation:
             if http_error is None:
                 raise
             if http_error.code == exc.HTTPConflict.code:
-                LOG.info('Conflict: %s', request_log.printable(error.for_operators))
+                LOG.info('Conflict: %s', request_log.shortened(error.for_operators))
             try:
                 raise http_error from error
             finally:

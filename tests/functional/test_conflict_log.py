@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from oslo_config import cfg
-from oslo_log import formatters
 
+from placement.log_format import LineFormatter
 from tests.support.applications import NEWEST_MICROVERSION
 from tests.support.http_client import claim_body, create_provider, demand, send_request
 
@@ -27,7 +27,7 @@ def reason(app: Any, conf: cfg.ConfigOpts) -> Iterator[Reason]:
     """Read the log in the format of the service, in which each line has the id of its request."""
     text, log = io.StringIO(), logging.getLogger('placement')
     handler = logging.StreamHandler(text)
-    handler.setFormatter(formatters.ContextFormatter(version='', config=conf))
+    handler.setFormatter(LineFormatter(version='', config=conf))
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import logging
 import pathlib
 import re
 import sys
@@ -102,6 +104,26 @@ def test_a_log_that_cannot_be_written_is_named() -> None:
     conf = configuration.load(config_files=[], overrides={'DEFAULT': {'log_file': '/nonexistent/placement.log'}})
     with pytest.raises(exception.ConfigurationInvalid, match=r'The log cannot be written: .*nonexistent/'):
         configuration.set_up_log(conf)
+
+
+@pytest.mark.parametrize('use_json', [False, True])
+def test_no_text_in_the_log_can_forge_a_line_or_control_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, use_json: bool
+) -> None:
+    path = tmp_path / 'log'
+    conf = configuration.load(config_files=[], overrides={'DEFAULT': {'log_file': str(path), 'use_json': use_json}})
+    for target, attribute in ((logging.root, 'handlers'), (logging.root, 'level'), (sys, 'excepthook')):
+        monkeypatch.setattr(target, attribute, copy.copy(getattr(target, attribute)))
+    configuration.set_up_log(conf)
+    # Any logger, also of a library: a name in an argument, in an exception and in its traceback.
+    for number, character in enumerate('\n\r\x1b\x85\u2028'):
+        name = f'host{number}{character}2026-01-01 00:00:00.000 1 ERROR forged'
+        logging.getLogger('library').error('No %s', name, exc_info=LookupError(name))
+    logging.root.handlers[0].close()
+    lines = path.read_text().splitlines()
+    prefix = r'\{"message": ' if use_json else r'\d{4}-\d\d-\d\d [^ ]+ \d+ ERROR library '
+    assert [line for line in lines if not re.match(prefix, line) or not line.isprintable()] == []
+    assert sum('No host' in line for line in lines) == 5
 
 
 def _write(path: pathlib.Path, **options: object) -> str:
