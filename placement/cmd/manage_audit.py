@@ -102,10 +102,10 @@ def _print_text(findings: list[Finding], args: argparse.Namespace, names: Displa
     for kind, group in itertools.groupby(findings, key=operator.attrgetter('kind')):
         console.print(Text(kind, 'bold'))
         for finding in group:
-            subject = ', '.join(f'{noun} {names.label(value)}' for noun, value in finding.subject.items())
             shown = finding.changes if finding.outcome is Outcome.REPAIRED or args.dry_run else ()
             changes = (f'      {change}' for change in shown)
-            output.print_lines([f'  {subject}', f'    {finding.detail} ({_status(finding, args)})', *changes])
+            subject, detail = finding.subject_text(names.label), f'{finding.detail} ({_status(finding, args)})'
+            output.print_lines([f'  {subject}', f'    {detail}', *changes])
     counts = collections.Counter(_status(finding, args) for finding in findings)
     texts = [
         f'{count} {_PLURAL_STATUSES.get(status, status) if count > 1 else status}' for status, count in counts.items()

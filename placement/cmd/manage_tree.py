@@ -95,9 +95,8 @@ def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, cons
 
     branches: dict[int, rich_tree.Tree] = {}
     for provider in tree.walk():
-        heading = Text.assemble(
-            (output.shown(provider.name or ''), 'bold'), f' {provider.uuid} generation {provider.generation}'
-        )
+        name = f'{output.shown(provider.name)} ' if provider.name else ''
+        heading = Text.assemble((name, 'bold'), f'{provider.uuid} generation {provider.generation}')
         branch = branches[provider.id] = rich_tree.Tree(heading)
         for line in _inventory_lines(tree, provider, console):
             branch.add(line)

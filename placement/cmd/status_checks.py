@@ -124,9 +124,8 @@ class Checks(upgradecheck.UpgradeCommands):
         findings = audit.find(self._db, self._conf, kind)
         if not findings:
             return _SUCCESS
-        first = ', '.join(f'{name} {value}' for name, value in findings[0].subject.items())
         rest = f' and {len(findings) - 1} more' if len(findings) > 1 else ''
-        details = f'{first}{rest}: {findings[0].detail}. See: placement-manage audit'
+        details = f'{findings[0].subject_text()}{rest}: {findings[0].detail}. See: placement-manage audit'
         return upgradecheck.Result(failure, details)
 
     _upgrade_checks = (

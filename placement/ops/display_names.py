@@ -31,11 +31,11 @@ class DisplayNames:
         #: Modification time, size and inode of the file that was read last; None before the first look.
         self._state: tuple[int, int, int] | None = None
 
-    def name(self, uuid: str) -> str | None:
-        """Return the name of the aggregate, project or user with this uuid; None if it is unknown."""
+    def name(self, text: str) -> str | None:
+        """Return the name of the aggregate, project or user with this uuid; None for any other text."""
         if self._path:
             self._read_if_changed(self._path)
-        return self._names.get(uuid_spelling.canonical_uuid(uuid))
+        return self._names.get(uuid_spelling.canonical_uuid(text))
 
     def uuids(self, name: str) -> list[str]:
         """Return the uuids that have a name in the file, in canonical form."""
@@ -56,10 +56,10 @@ class DisplayNames:
         reason = f'the names file has {len(uuids)} uuids with this name' if uuids else 'the names file does not have it'
         raise exception.BadQuery(f'{text!r} is not the uuid of an aggregate{f", and {reason}" if self._path else ""}.')
 
-    def label(self, uuid: str) -> str:
-        """Return ``az1 (7d2c5d6a-...)`` with the whole uuid; without a name, only the uuid."""
-        name = self.name(uuid)
-        return f'{name} ({uuid})' if name else uuid
+    def label(self, text: str) -> str:
+        """Return ``az1 (7d2c5d6a-...)``, with the whole uuid, for a uuid that has a name; any other text as it is."""
+        name = self.name(text)
+        return f'{name} ({text})' if name else text
 
     def _read_if_changed(self, path: str) -> None:
         try:

@@ -220,7 +220,7 @@ def test_text(url: str, printed: Printed) -> None:
     ):
         assert printed('audit', *options, code=manage_audit.UNREPAIRED) == (
             'allocation_without_inventory\n'
-            f'  resource_provider {corruption.FLAT}, provider_name flat, resource_class DISK_GB,'
+            f'  resource_provider {corruption.FLAT}, resource_class DISK_GB,'
             f' consumer {corruption.HOLDER}\n'
             '    allocation of 5, but the provider has no inventory: add one or delete the allocation'
             ' (requires a decision)\n'

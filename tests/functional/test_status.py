@@ -202,6 +202,12 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
         ),
         (corruption.ALL['missing class'].statements, 'References', 2, 'resource_class number 10007: '),
         (corruption.ALL['no root'].statements, 'Provider trees', 2, 'provider_name root and 2 more'),
+        (
+            ('UPDATE placement_resource_providers SET root_provider_id = NULL WHERE id = 3',),
+            'Provider trees',
+            2,
+            f'resource_provider {corruption.FLAT}: its root',
+        ),
         (corruption.ALL['usage too high'].statements, 'Usages', 2, corruption.ALL['usage too high'].detail),
         (
             ('CREATE TABLE inventories (id INTEGER)', 'CREATE TABLE allocations (id INTEGER)'),
@@ -211,7 +217,7 @@ def test_a_cache_of_tokens_without_its_package_is_a_failure(
         ),
         (("UPDATE placement_alembic_version SET version_num = '000'",), 'Schema', 2, 'revision 000'),
     ],
-    ids=['consumer', 'names', 'reference', 'tree', 'usage', 'tables', 'schema'],
+    ids=['consumer', 'names', 'reference', 'tree', 'tree without a name', 'usage', 'tables', 'schema'],
 )
 def test_a_problem_of_the_database_is_a_warning_or_a_failure(
     sound: str, statements: tuple[str, ...], check: str, result: int, text: str, capsys: pytest.CaptureFixture[str]

@@ -62,9 +62,10 @@ def test_findings_and_repairs(
         assert any(damage.detail in finding['detail'] for finding in findings)
         states = [(finding['kind'], finding['repaired'], finding['needs_action']) for finding in findings]
         assert set(states) == {(damage.kind, False, damage.needs_action)}
+    assert run('audit') == damage.code
+    assert damage.detail in capsys.readouterr().out
     assert corruption.contents(database) == damaged
     announced = [finding['changes'] for finding in findings]
-    capsys.readouterr()
     assert run('audit', '--repair', '--format', 'json') == (manage_audit.REPAIRED if damage.after else damage.code)
     made = [finding['changes'] for finding in json.loads(capsys.readouterr().out)['findings']]
     assert made == list(map(corruption.with_new_ids, announced, made))

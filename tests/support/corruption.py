@@ -19,7 +19,7 @@ AGGREGATE, EMPTY = 'a0000001-0000-4000-8000-000000000000', 'a0000002-0000-4000-8
 
 _PROVIDER = (
     'INSERT INTO placement_resource_providers (id, uuid, name, generation, root_provider_id, parent_provider_id,'
-    " created_at) VALUES ({}, '{}', '{}', 0, {}, {}, '2020-01-01 00:00:00')"
+    " created_at) VALUES ({}, '{}', {}, 0, {}, {}, '2020-01-01 00:00:00')"
 )
 INVENTORY = (
     'INSERT INTO placement_inventories (id, resource_provider_id, resource_class_id, total, reserved, min_unit,'
@@ -33,12 +33,12 @@ ALLOCATION = (
     " VALUES ({}, '{}', {}, {})"
 )
 
-#: A root with a child, both with VCPUs; a flat host; a consumer with 2 VCPUs of the first; an aggregate of the first.
-#: Sequences of the database do not continue after the ids given here.
+#: A root with a child, both with VCPUs; a flat host without a name, which only another program writes; a consumer with
+#: 2 VCPUs of the first; an aggregate of the first. Sequences of the database do not continue after the ids given here.
 SOUND = (
-    _PROVIDER.format(1, ROOT, 'root', 1, 'NULL'),
-    _PROVIDER.format(2, CHILD, 'child', 1, 1),
-    _PROVIDER.format(3, FLAT, 'flat', 3, 'NULL'),
+    _PROVIDER.format(1, ROOT, "'root'", 1, 'NULL'),
+    _PROVIDER.format(2, CHILD, "'child'", 1, 1),
+    _PROVIDER.format(3, FLAT, 'NULL', 3, 'NULL'),
     INVENTORY.format(1, 1, 8, 2),
     INVENTORY.format(2, 2, 4, 0),
     "INSERT INTO placement_projects (id, external_id) VALUES (501, 'project')",

@@ -98,8 +98,9 @@ class RowChange:
 class Finding:
     """One inconsistency."""
 
-    #: Kinds of objects with the uuid or name of each; a provider has both.
-    subject: Mapping[str, Any]
+    #: Kinds of objects with the uuid or name of each. A provider has both; the name is None if another program wrote
+    #: none.
+    subject: Mapping[str, str | None]
     #: What is wrong.
     detail: str
     #: The changes that repair it, in their order; none if an operator has to decide. After the repair, those made.
@@ -111,6 +112,13 @@ class Finding:
     #: The key of ``KINDS``, which ``audit.find`` adds.
     kind: str = ''
     outcome: Outcome = Outcome.UNCHANGED
+
+    def subject_text(self, label: Callable[[str], str] = str) -> str:
+        """Return the subject in one line.
+
+        :param label: writes a uuid or name.
+        """
+        return ', '.join(f'{noun} {label(value)}' for noun, value in self.subject.items() if value is not None)
 
     @property
     def needs_action(self) -> bool:
