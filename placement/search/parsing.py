@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from placement import capacity, uuid_spelling
 from placement.exception import INVALID_QUERY, BadQuery, BadQueryValue, DuplicateQueryKey, MissingQueryValue
@@ -31,9 +30,6 @@ MAX_REQUEST_GROUPS = 256
 #: error is about the last.
 _FIRST_VALUE_COUNTS = {'limit': schema.LIMIT, 'group_policy': schema.GROUP_POLICY}
 
-#: The order in which the parameters of a group are read below 1.30.
-_ORDER_BELOW_1_30 = ('member_of', 'resources', 'required')
-
 #: Stored amounts fit a signed 32-bit integer, so no inventory has this amount. It replaces larger requested amounts,
 #: which find nothing either, so that sums of amounts fit 64 bits.
 BEYOND_ANY_INVENTORY = capacity.MAX_INT32 + 1
@@ -54,11 +50,33 @@ Values = Mapping[str, Sequence[str]]
 class GroupParameter(NamedTuple):
     """One occurrence of a parameter of a group."""
 
-    #: Counts the groups in the order of the URL.
-    group_number: int
     suffix: str
     name: str
     value: str
+
+
+class GroupReader(NamedTuple):
+    """How the values of a parameter of a group become a field of its ``RequestGroup``."""
+
+    field: str
+    #: Converts values, by the rules of a microversion. The suffix is for the text of errors.
+    read: Callable[[Sequence[str], Version, str], Any]
+    #: Whether all values count, and are read together at the first occurrence. Otherwise the last one counts, but all
+    #: have to be well-formed.
+    reads_all: bool = False
+
+
+#: By the name of the parameter, in the order in which those of a group are read below 1.30.
+GROUP_READERS = {
+    'member_of': GroupReader(
+        'aggregates',
+        lambda values, version, suffix: parse_member_of(values, version, suffix, one_by_one=version >= (1, 30)),
+        reads_all=True,
+    ),
+    'resources': GroupReader('resources', lambda values, _version, _suffix: parse_resources(values[-1])),
+    'required': GroupReader('traits', lambda values, version, _suffix: parse_required(values, version), reads_all=True),
+    'in_tree': GroupReader('in_tree', lambda values, _version, _suffix: parse_uuid('in_tree', values[-1])),
+}
 
 
 def parse(text: str, version: Version) -> CandidateRequest:
@@ -68,19 +86,15 @@ def parse(text: str, version: Version) -> CandidateRequest:
     :param version: the microversion, which determines what the query string may contain.
     :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md.
     """
-    pairs = parse_query(text)
     values: dict[str, list[str]] = {}
     of_groups: list[GroupParameter] = []
-    numbers: dict[str, int] = {}
-    for key, value in pairs:
+    for key, value in parse_query(text):
         values.setdefault(key, []).append(value)
         if match := _GROUP_KEY.fullmatch(key):
-            suffix = match[2] or ''
-            number = numbers.setdefault(suffix, len(numbers))
-            of_groups.append(GroupParameter(number, suffix, match[1], value))
+            of_groups.append(GroupParameter(match[2] or '', match[1], value))
     # The first error is reported. The order of the checks is in api-ref/allocation-candidates.md.
-    _validate(dict(pairs), values, version)
-    if len(numbers) > MAX_REQUEST_GROUPS:
+    _validate(values, version)
+    if len({parameter.suffix for parameter in of_groups}) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
     root_traits = _parse_root_required(values.get('root_required', ()))
     same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
@@ -107,8 +121,9 @@ def parse(text: str, version: Version) -> CandidateRequest:
     )
 
 
-def _validate(params: dict[str, str], values: Values, version: Version) -> None:
+def _validate(values: Values, version: Version) -> None:
     """Check the keys of a query string and the last value of each, and all values of ``_FIRST_VALUE_COUNTS``."""
+    params = {key: values_of_key[-1] for key, values_of_key in values.items()}
     for key, pattern in _FIRST_VALUE_COUNTS.items():
         for value in values.get(key, ()):
             if not re.match(pattern, value):
@@ -119,29 +134,20 @@ def _validate(params: dict[str, str], values: Values, version: Version) -> None:
 def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version: Version) -> tuple[RequestGroup, ...]:
     """Convert the parameters of groups to the fields of their ``RequestGroup``.
 
-    Of ``resources`` and ``in_tree`` the last value counts, but all have to be well-formed. All values of ``required``
-    and ``member_of`` count, and are read together at the first occurrence.
-
     :param parameters: in the order of the URL.
     """
+    groups: dict[str, dict[str, Any]] = {parameter.suffix: {} for parameter in parameters}
     if version < (1, 30):
         # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
-        parameters = sorted(parameters, key=lambda item: (item.group_number, _ORDER_BELOW_1_30.index(item.name)))
-    groups: dict[str, RequestGroup] = {}
-    for _, suffix, name, value in parameters:
-        group = groups.get(suffix) or RequestGroup(suffix, bool(suffix))
-        if name == 'resources':
-            group = replace(group, resources=parse_resources(value))
-        elif name == 'in_tree':
-            group = replace(group, in_tree=parse_uuid('in_tree', value))
-        elif name == 'required' and not group.traits.names:
-            group = replace(group, traits=parse_required(values[f'required{suffix}'], version))
-        elif name == 'member_of' and not group.aggregates.names:
-            together = values[f'member_of{suffix}']
-            aggregates = parse_member_of(together, version, suffix, one_by_one=version >= (1, 30))
-            group = replace(group, aggregates=aggregates)
-        groups[suffix] = group
-    return tuple(groups.values())
+        suffixes, names = list(groups), list(GROUP_READERS)
+        parameters = sorted(parameters, key=lambda item: (suffixes.index(item.suffix), names.index(item.name)))
+    for suffix, name, value in parameters:
+        reader, fields = GROUP_READERS[name], groups[suffix]
+        if not reader.reads_all:
+            fields[reader.field] = reader.read([value], version, suffix)
+        elif reader.field not in fields:
+            fields[reader.field] = reader.read(values[f'{name}{suffix}'], version, suffix)
+    return tuple([RequestGroup(suffix, bool(suffix), **fields) for suffix, fields in groups.items()])
 
 
 def _parse_root_required(values: Sequence[str]) -> NameSetFilter:
