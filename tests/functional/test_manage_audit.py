@@ -177,6 +177,12 @@ def test_null_is_null_in_json(url: str, printed: Printed) -> None:
     assert finding['changes'][0]['new'] == {'parent_provider_id': None}
 
 
+def test_requests_cause_the_kinds_that_they_can_cause(app: Any, conf: cfg.ConfigOpts, db: Database) -> None:
+    corruption.cause_findings(app)
+    kinds = {kind for kind in KINDS if audit.find(db, conf, kind)}
+    assert kinds == {name for name, kind in KINDS.items() if kind.requests_can_cause}
+
+
 def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, printed: Printed) -> None:
     # The inventory gets an id that no provider has.
     corruption.plant(url, 'UPDATE placement_inventories SET id = 7, used = 8 WHERE id = 1')

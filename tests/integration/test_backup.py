@@ -22,15 +22,12 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import manage, status
 from placement.db import change_log, errors, tables
 from placement.db.api import Database
-from placement.ops import audit
-from placement.ops.audit.kinds import KINDS
 from placement.ops.fingerprint import read_fingerprint
-from tests.support import applications, databases, objects
+from tests.support import applications, corruption, databases, objects
 from tests.support.fixtures import PointCommandsAt
 from tests.support.http_client import claim_body, create_provider, demand
 from tests.support.pages import section
 
-AGGREGATE = str(uuid.uuid4())
 BACKUP = {'postgresql': 'Back up PostgreSQL', 'mariadb': 'Back up MariaDB or MySQL'}
 RESTORE = {'postgresql': ('dropdb', 'createdb', 'pg_restore'), 'mariadb': ('mariadb',)}
 
@@ -82,18 +79,6 @@ def _state(app: Any, provider: str) -> tuple[Any, ...]:
     return usages, candidates['provider_summaries'], read_fingerprint(app.db)
 
 
-def _cause_findings(app: Any) -> None:
-    """Cause every kind of finding that requests can cause."""
-    other, path = create_provider(app, VCPU=8), '/resource_providers/{}/{}'
-    demand(app, 'PUT', path.format(other, 'aggregates'), {'aggregates': [AGGREGATE], 'resource_provider_generation': 1})
-    demand(app, 'PUT', path.format(other, 'aggregates'), {'aggregates': [], 'resource_provider_generation': 2})
-    _claim(app, other)
-    inventory = {'total': 1, 'max_unit': 1, 'resource_provider_generation': 4}
-    demand(app, 'PUT', path.format(other, 'inventories/VCPU'), inventory)
-    kinds = {kind for kind in KINDS if audit.find(app.db, applications.options(app.db.engine.url), kind)}
-    assert kinds == {name for name, kind in KINDS.items() if kind.requests_can_cause}
-
-
 # oslo.upgradecheck 2.8 gives this warning, which only the tests see.
 @pytest.mark.filterwarnings("ignore:the 'ALL' constant is deprecated:DeprecationWarning")
 @databases.ON_EACH
@@ -105,7 +90,7 @@ def test_the_commands_of_the_page(
     with applications.application(url) as app:
         provider = create_provider(app, VCPU=8)
         _claim(app, provider)
-        _cause_findings(app)
+        corruption.cause_findings(app)
         before = _state(app, provider)
         for line in _commands(BACKUP[setting.server]):
             _run(line, database, tmp_path)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from placement.db.tables import STANDARD_CLASSES
 from placement.ops.audit.kinds import KINDS
 from tests.support import waiting
+from tests.support.http_client import claim_body, create_provider, demand
 
 ROOT, CHILD, FLAT = (f'0000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
 HOLDER, LOST_CONSUMER, LOST_CONSUMER_2 = (f'c000000{n}-0000-4000-8000-000000000000' for n in (1, 2, 3))
@@ -400,6 +401,17 @@ def plant(url: str | sa.URL, *statements: str) -> None:
     with unguarded(url) as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
+
+
+def cause_findings(app: Any) -> None:
+    """Cause every kind of finding that requests can cause, by requests."""
+    provider = create_provider(app, VCPU=8)
+    path = f'/resource_providers/{provider}'
+    demand(app, 'PUT', f'{path}/aggregates', {'aggregates': [EMPTY], 'resource_provider_generation': 1})
+    demand(app, 'PUT', f'{path}/aggregates', {'aggregates': [], 'resource_provider_generation': 2})
+    demand(app, 'PUT', f'/allocations/{HOLDER}', claim_body({provider: {'VCPU': 2}}))
+    inventory = {'total': 1, 'max_unit': 1, 'resource_provider_generation': 4}
+    demand(app, 'PUT', f'{path}/inventories/VCPU', inventory)
 
 
 def column(url: str | sa.URL, query: str) -> list[Any]:
