@@ -198,6 +198,12 @@ def test_checks_of_an_audit_are_documented() -> None:
     assert documented == [(name, kind.requests_can_cause) for name, kind in KINDS.items()]
 
 
+def test_checks_that_the_page_runs_each_time_are_documented() -> None:
+    text = ' '.join(section('page.md', 'Health').split())
+    documented = {name for name, kind in KINDS.items() if kind.heading.lower() in text}
+    assert documented == {name for name, kind in KINDS.items() if kind.runs_by_default}
+
+
 def test_checks_of_an_upgrade_are_documented() -> None:
     assert first_cells((DOC / 'status.md').read_text()) == [
         name for name, _check in status_checks.Checks._upgrade_checks
