@@ -27,20 +27,6 @@ _Bits = TypeVar('_Bits', np.uint64, np.bool_)
 
 #: The number of values of ``cache_key`` for which a partition keeps fragments.
 _MAX_CACHE_KEYS = 6
-#: The cached properties that a partition keeps after claims. They do not depend on usages and generations.
-_KEPT_AFTER_CLAIMS = frozenset(
-    {
-        'by_id',
-        'by_name',
-        'by_uuid',
-        'has_sharing_trait',
-        'max_summary_size',
-        'parents',
-        'sharing',
-        'tree_aggregates',
-        'tree_numbers',
-    }
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +34,9 @@ class Partition:
     """Trees in order of their root ids.
 
     A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
+
+    ``with_usages`` keeps all cached properties, so none of them may depend on usages and generations. Those that do are
+    in ``InventoryColumns``.
     """
 
     providers: tuple[Provider, ...]
@@ -104,7 +93,7 @@ class Partition:
         )
         # Partitions keep this after claims, and making it takes a union for each tree.
         of_trees = [partition.tree_aggregates for partition in partitions]
-        combined.__dict__['tree_aggregates'] = NameSetColumn.concatenated(of_trees)
+        vars(combined)['tree_aggregates'] = NameSetColumn.concatenated(of_trees)
         return combined
 
     @functools.cached_property
@@ -250,8 +239,8 @@ class Partition:
             columns[name] = columns[name].with_used(used_at)
         copies: dict[Hashable, list[bytes]] = {}
         partition = replace(self, providers=tuple(providers), inventory_columns=columns, _fragments=copies)
-        for cached in _KEPT_AFTER_CLAIMS & self.__dict__.keys():
-            partition.__dict__[cached] = self.__dict__[cached]
+        # All cached properties, and the fields that have not changed.
+        vars(partition).update(vars(self) | vars(partition))
         for cache_key, fragments in list(self._fragments.items()):
             copy = copies[cache_key] = list(fragments)
             for position in positions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import gc
 import logging
 import pathlib
@@ -31,7 +32,7 @@ from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
 from placement.web.authentication import RequestContext
 from tests.support import applications, corruption
-from tests.support.cache_equality import assert_same, compare
+from tests.support.cache_equality import assert_cached_properties, assert_same, compare
 from tests.support.event_hooks import listening
 from tests.support.fixtures import Counter, PointCommandsAt
 from tests.support.objects import claim, create_provider, set_traits
@@ -468,6 +469,19 @@ def test_usages_of_close_ids_are_read_in_ranges(
         assert [*loader.load_usages(tx, ids, names.classes)] == ids
     ranges = [map(int, ends) for statement in seen for ends in re.findall(r'BETWEEN (\d+) AND (\d+)', str(statement))]
     assert {last - first for first, last in ranges} == {2}
+
+
+def test_claims_keep_all_cached_properties_of_a_partition(
+    provider_cache: Counting, context: RequestContext, host: ResourceProvider
+) -> None:
+    [before] = provider_cache.up_to_date().partitions
+    assert_cached_properties(before)
+    claim_one(context, host)
+    [after] = provider_cache.up_to_date().partitions
+    changed = {name for name, value in vars(before).items() if vars(after)[name] is not value}
+    assert changed == {'providers', 'inventory_columns', '_fragments'}
+    assert vars(before).keys() > {field.name for field in dataclasses.fields(before)}
+    assert_cached_properties(after)
 
 
 @pytest.mark.parametrize('change', ['claim', 'traits'])
