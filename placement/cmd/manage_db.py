@@ -11,8 +11,8 @@ from placement import exception
 from placement.cmd import manage_audit, output
 from placement.db import change_log, change_log_slots, errors, migration
 from placement.db.api import Database
-from placement.ops import audit
 from placement.ops.adoption import Plan, Step, adopt
+from placement.ops.audit import audit
 from placement.units import plural
 
 PROBLEMS_FOUND = 127

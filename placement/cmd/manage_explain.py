@@ -16,7 +16,7 @@ from placement import units
 from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.explain import explanation, searches_in_text, sentences
 from placement.search.budget import Limit, SearchBudget, describe_limits
 

@@ -15,7 +15,7 @@ from placement.cmd import command
 from placement.conf.unknown import list_unknown
 from placement.db import migration
 from placement.db.api import Database
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.units import plural
 from placement.web import keystone, policy, policy_files
 

@@ -17,7 +17,7 @@ from placement.objects.inventory import Inventory
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.audit.kinds import KINDS
 from placement.search import filter_providers
 from placement.search.request import NameSetFilter, RequestGroup

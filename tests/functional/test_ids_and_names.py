@@ -20,7 +20,7 @@ from placement.objects.inventory import Inventory, read_inventories
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait, read_traits
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.web.authentication import RequestContext
 from tests.support.http_client import demand
 from tests.support.objects import create_provider, set_aggregates

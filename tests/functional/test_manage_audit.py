@@ -15,8 +15,7 @@ from placement import exception
 from placement.cmd import manage, manage_audit
 from placement.db import tables
 from placement.db.api import Database
-from placement.ops import audit
-from placement.ops.audit import reference_checks
+from placement.ops.audit import audit, reference_checks
 from placement.ops.audit.findings import Finding
 from placement.ops.audit.kinds import KINDS, Outcome
 from tests.support import corruption, preforked
@@ -31,6 +30,10 @@ def url(url: str) -> str:
     """The URL of a sound database, which commands that the test runs use."""
     corruption.plant(url, *corruption.SOUND)
     return url
+
+
+def test_each_kind_has_a_check() -> None:
+    assert list(audit.CHECKS) == list(KINDS)
 
 
 def test_sound_database_has_no_findings(url: str, printed: Printed) -> None:

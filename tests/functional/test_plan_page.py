@@ -12,7 +12,7 @@ from placement.claims.requested import ConsumerClaim
 from placement.cmd import manage
 from placement.db.api import Database
 from placement.objects.resource_provider import ResourceProvider
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.audit.kinds import KINDS
 from placement.web.authentication import RequestContext
 from tests.support import applications

@@ -16,7 +16,7 @@ from placement.db import tables
 from placement.objects.resource_class import ResourceClass
 from placement.objects.resource_provider import ResourceProvider
 from placement.objects.trait import Trait
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.web.authentication import RequestContext
 from tests.support import applications, databases
 from tests.support.http_client import create_provider, demand

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from placement import deploy, exception
 from placement.db import errors
 from placement.db.api import RollbackAndDiagnose
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.audit.kinds import KINDS
 from tests.support import applications, corruption, databases
 from tests.support.event_hooks import listening

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from placement.db import change_log_reader, tables
-from placement.ops import audit
+from placement.ops.audit import audit
 from tests.integration import races
 from tests.integration.locking import Answer, Service
 from tests.support import corruption, databases

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from placement.claims.claim import replace_allocations
 from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.audit.findings import Finding
 from placement.ops.audit.kinds import KINDS as AUDIT_KINDS
 from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from placement import units
 from placement.db import tables
-from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, IdOf, RowChange
+from placement.ops.audit.scope import Scope
 from placement.ops.lost_consumers import OWNER_COLUMNS, read_lost_consumers
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers
@@ -53,7 +53,8 @@ def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
         number = units.plural(len(consumer.allocations), 'allocation')
         detail = f'{number} without a record of the consumer; {origin}'
         copies = [change for row in consumer.allocations for change in _copies(row, owner.values())]
-        yield Finding({'consumer': consumer.uuid}, detail, (*new_rows, *copies), consumer.uuid)
+        changes = (*new_rows, *copies)
+        yield Finding('allocation_without_consumer', {'consumer': consumer.uuid}, detail, changes, consumer.uuid)
 
 
 def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:
@@ -81,7 +82,15 @@ def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:
         rows = list(group)
         detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
         changes = [change for row in rows for change in _copies(row, owner_of(row))]
-        yield Finding({'consumer': consumer}, detail, tuple(changes), consumer)
+        yield Finding('allocation_owner_mismatch', {'consumer': consumer}, detail, tuple(changes), consumer)
+
+
+def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
+    """Find consumers without allocations."""
+    detail = 'a consumer without allocations'
+    for row in scope.unused_rows(_consumers.c.uuid, _allocations.c.consumer_id):
+        deletion = RowChange.deletion(_consumers, row)
+        yield Finding('consumer_without_allocations', {'consumer': row.uuid}, detail, (deletion,), row.id)
 
 
 def _copies(row: Any, owner: Iterable[Any]) -> Iterator[RowChange]:

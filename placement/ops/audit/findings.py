@@ -1,4 +1,4 @@
-"""What a check of the audit returns: findings, and the changes of rows that repair them."""
+"""What a check of the audit yields: findings, and the changes of rows that repair them."""
 
 from __future__ import annotations
 
@@ -98,6 +98,8 @@ class RowChange:
 class Finding:
     """One inconsistency."""
 
+    #: A key of ``KINDS``.
+    kind: str
     #: Kinds of objects with the uuid or name of each. A provider has both; the name is None if another program wrote
     #: none.
     subject: Mapping[str, str | None]
@@ -109,8 +111,6 @@ class Finding:
     key: Any = None
     #: Records the changes in the change log.
     record: Callable[[sa.Connection], None] = lambda _tx: None
-    #: The key of ``KINDS``, which ``audit.find`` adds.
-    kind: str = ''
     outcome: Outcome = Outcome.UNCHANGED
 
     def subject_text(self, label: Callable[[str], str] = str) -> str:

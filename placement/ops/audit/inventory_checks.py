@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from placement import capacity, units
 from placement.db import change_log, tables
-from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, RowChange
-from placement.ops.audit.reference_checks import lost_name
+from placement.ops.audit.lost_names import lost_name
+from placement.ops.audit.scope import Scope
 
 _allocations, _inventories = tables.allocations, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
@@ -22,7 +22,7 @@ def allocation_without_inventory(scope: Scope) -> Iterator[Finding]:
     """Find allocations of classes that the provider has no inventory of."""
     for row in scope.tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
-        yield Finding(_subject(scope, row), detail)
+        yield Finding('allocation_without_inventory', _subject(scope, row), detail)
 
 
 def usage_mismatch(scope: Scope) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def usage_mismatch(scope: Scope) -> Iterator[Finding]:
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
         change = RowChange(_inventories, {'id': row.id}, {'used': row.used}, {'used': int(row.allocated)})
         record = functools.partial(change_log.record_usage, provider_ids=[row.resource_provider_id])
-        yield Finding(_subject(scope, row), detail, (change,), row.id, record)
+        yield Finding('usage_mismatch', _subject(scope, row), detail, (change,), row.id, record)
 
 
 def over_committed(scope: Scope) -> Iterator[Finding]:
@@ -47,7 +47,7 @@ def over_committed(scope: Scope) -> Iterator[Finding]:
         subject = _subject(scope, row)
         used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
-        yield Finding(subject, detail)
+        yield Finding('over_committed', subject, detail)
 
 
 def invalid_inventory(scope: Scope) -> Iterator[Finding]:
@@ -61,7 +61,8 @@ def invalid_inventory(scope: Scope) -> Iterator[Finding]:
         wrong = [
             f'{name} is {values[name]}, below {minimums[name]}' for name in values if values[name] < minimums[name]
         ]
-        yield Finding(_subject(scope, row), f'{"; ".join(wrong)}: write the inventory with valid values')
+        detail = f'{"; ".join(wrong)}: write the inventory with valid values'
+        yield Finding('invalid_inventory', _subject(scope, row), detail)
 
 
 def unit_violation(scope: Scope) -> Iterator[Finding]:
@@ -74,11 +75,18 @@ def unit_violation(scope: Scope) -> Iterator[Finding]:
     for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}'
-        yield Finding(_subject(scope, row), detail)
+        yield Finding('unit_violation', _subject(scope, row), detail)
 
 
 def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select the inventories or allocations with the names of their providers and classes (see ``_subject``)."""
+    """Select inventories or allocations, with what ``_subject`` needs, in the order of their ids.
+
+    Each is joined with its provider, and with its class if there is one. Those of a provider that does not exist are
+    left out, because ``missing_reference`` deletes them.
+
+    :param table: ``_inventories`` or ``_allocations``.
+    :param columns: more columns, also of tables that the caller joins.
+    """
     class_name = _classes.c.name.label('class_name')
     return (
         sa.select(table, _providers.c.uuid, _providers.c.name.label('provider_name'), class_name, *columns)
@@ -90,7 +98,7 @@ def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select the allocations, each with its inventory if there is one."""
+    """Select the allocations as ``_select`` does, each also joined with its inventory if there is one."""
     return _select(_allocations, *columns).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
 
 

@@ -12,35 +12,30 @@ class Kind(NamedTuple):
 
     #: Their heading on the page.
     heading: str
-    #: The module of this package with the check: the function with the name of the kind.
-    module: str
     #: Whether the page runs the check by default: what operators look at most, on trees and capacity.
     runs_by_default: bool = False
-    #: Whether a repair or an operator has to change something. Otherwise they are for information.
+    #: Whether a repair or an operator has to change something, so that ``placement-manage audit`` exits with 3 or 4.
+    #: Findings of other kinds are for the information of operators, and it exits with 0.
     needs_action: bool = True
     #: Whether requests to the service can cause them. Of the others, another program or a mixed backup is the cause.
     requests_can_cause: bool = False
 
 
-#: The kinds in the order in which an audit checks and repairs them. A check takes into account what the repairs before
-#: it change, so that an audit that repairs nothing finds the same.
+#: The kinds in the order in which an audit checks, repairs and prints them. A check comes after the repairs that change
+#: what it finds, and takes them into account, so that an audit that repairs nothing finds the same.
 KINDS: Mapping[str, Kind] = {
-    'outdated_class_sequence': Kind('Outdated ids of resource classes', 'reference_checks'),
-    'missing_reference': Kind('References to missing rows', 'reference_checks'),
-    'invalid_tree': Kind('Invalid trees', 'tree_checks', runs_by_default=True),
-    'orphaned_aggregate': Kind(
-        'Aggregates without providers', 'reference_checks', runs_by_default=True, requests_can_cause=True
-    ),
-    'allocation_without_consumer': Kind('Allocations without a consumer', 'consumer_checks'),
-    'allocation_owner_mismatch': Kind('Allocations with a wrong owner', 'consumer_checks'),
-    'consumer_without_allocations': Kind('Consumers without allocations', 'reference_checks'),
-    'allocation_without_inventory': Kind('Allocations without inventory', 'inventory_checks'),
-    'usage_mismatch': Kind('Usage mismatches', 'inventory_checks'),
-    'over_committed': Kind(
-        'Over-committed inventories', 'inventory_checks', runs_by_default=True, requests_can_cause=True
-    ),
-    'invalid_inventory': Kind('Inventories that no request can store', 'inventory_checks'),
-    'unit_violation': Kind('Unit violations', 'inventory_checks', needs_action=False, requests_can_cause=True),
+    'outdated_class_sequence': Kind('Outdated ids of resource classes'),
+    'missing_reference': Kind('References to missing rows'),
+    'invalid_tree': Kind('Invalid trees', runs_by_default=True),
+    'orphaned_aggregate': Kind('Aggregates without providers', runs_by_default=True, requests_can_cause=True),
+    'allocation_without_consumer': Kind('Allocations without a consumer'),
+    'allocation_owner_mismatch': Kind('Allocations with a wrong owner'),
+    'consumer_without_allocations': Kind('Consumers without allocations'),
+    'allocation_without_inventory': Kind('Allocations without inventory'),
+    'usage_mismatch': Kind('Usage mismatches'),
+    'over_committed': Kind('Over-committed inventories', runs_by_default=True, requests_can_cause=True),
+    'invalid_inventory': Kind('Inventories that no request can store'),
+    'unit_violation': Kind('Unit violations', needs_action=False, requests_can_cause=True),
 }
 
 

@@ -1,4 +1,4 @@
-"""The checks of the audit for references to rows that do not exist, and for rows that nothing refers to.
+"""The checks of the audit for references to rows that do not exist, and for the ids of new resource classes.
 
 The database rejects references to rows that do not exist, except while it does not check foreign keys, as when a dump
 is loaded.
@@ -16,18 +16,13 @@ import sqlalchemy as sa
 
 from placement import units
 from placement.db import change_log, tables
-from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, RowChange
+from placement.ops.audit.lost_names import LOST_NAMES, lost_name
+from placement.ops.audit.scope import Scope
 
 _providers = tables.resource_providers
 #: The root of a provider is left out: ``invalid_tree`` has it.
 CHECKED = [reference for reference in tables.REFERENCES if reference[0] is not _providers.c.root_provider_id]
-_LOST_NAMES = {
-    tables.resource_classes: 'CUSTOM_LOST_CLASS_{}',
-    tables.projects: 'lost-project-{}',
-    tables.users: 'lost-user-{}',
-    tables.consumer_types: 'LOST_TYPE_{}',
-}
 
 
 def missing_reference(scope: Scope) -> Iterator[Finding]:
@@ -45,10 +40,10 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
             detail = f'{units.plural(len(rows), "row")} of {table} with this id, which {target.name} lacks'
             # Only right before the repair: otherwise the number of statements would depend on the number of rows.
             if scope.key is not None and (conflict := _name_conflict(scope.tx, target, id_)):
-                yield Finding(subject, f'{detail}; {conflict}')
+                yield Finding('missing_reference', subject, f'{detail}; {conflict}')
             else:
                 changes = _changes(column, target, id_, rows)
-                yield Finding(subject, detail, changes, (name, id_), change_log.record_reload)
+                yield Finding('missing_reference', subject, detail, changes, (name, id_), change_log.record_reload)
 
 
 def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
@@ -70,44 +65,7 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
     if last is None or last < least:
         detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}; needed: {least} or more'
         change = RowChange(sequence, {'id': 1}, None if last is None else {'last': last}, {'last': least})
-        yield Finding({'resource_class': f'number {max(ids)}'}, detail, (change,), 1)
-
-
-def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
-    """Find aggregates without providers."""
-    id_, reference = tables.placement_aggregates.c.id, tables.resource_provider_aggregates.c.aggregate_id
-    return _unused(scope, id_, reference, 'aggregate', 'an aggregate without providers')
-
-
-def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
-    """Find consumers without allocations."""
-    uuid, reference = tables.consumers.c.uuid, tables.allocations.c.consumer_id
-    return _unused(scope, uuid, reference, 'consumer', 'a consumer without allocations')
-
-
-def lost_name(table: sa.Table, id_: int) -> str:
-    """Return the name with which a lost row is inserted: of a standard class its own, otherwise a name that says so."""
-    text = _LOST_NAMES[table].format(id_)
-    return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
-
-
-def _unused(
-    scope: Scope, column: sa.Column[Any], reference: sa.Column[Any], noun: str, detail: str
-) -> Iterator[Finding]:
-    """Find the rows that nothing refers to.
-
-    :param column: their column that others refer to.
-    :param reference: the column that refers to it; its table has rows of providers.
-    :param noun: what a row is.
-    """
-    table, is_used = column.table, sa.exists().where(reference == column)
-    if scope.assumes_repaired('missing_reference'):
-        # It deletes the rows of providers that do not exist.
-        is_used = is_used.where(reference.table.c.resource_provider_id == _providers.c.id)
-    query = sa.select(table).where(~is_used).order_by(table.c.id)
-    # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
-    for row in scope.tx.execute(scope.restrict(query, table.c.id)):
-        yield Finding({noun: row.uuid}, detail, (RowChange.deletion(table, row),), row.id)
+        yield Finding('outdated_class_sequence', {'resource_class': f'number {max(ids)}'}, detail, (change,), 1)
 
 
 @functools.cache
@@ -130,7 +88,7 @@ def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
 
 def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]) -> tuple[RowChange, ...]:
     """Return the changes for an id that does not exist, by the rows that have it."""
-    if target in _LOST_NAMES:
+    if target in LOST_NAMES:
         # So the rows with this id still belong together.
         return (RowChange(target, {'id': id_}, new={_name_column(target).name: lost_name(target, id_)}),)
     if column is _providers.c.parent_provider_id:
@@ -140,7 +98,7 @@ def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]
 
 def _name_conflict(tx: sa.Connection, target: sa.Table, id_: int) -> str:
     """Return why the row with the lost id cannot be inserted; an empty text if it can, or if rows are deleted."""
-    if target in _LOST_NAMES:
+    if target in LOST_NAMES:
         name = lost_name(target, id_)
         other_id = tx.scalar(sa.select(target.c.id).where(_name_column(target) == name))
         if other_id is not None:

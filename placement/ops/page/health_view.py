@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.db import health as database_health
 from placement.observability import ACCEPTED
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.audit.kinds import KINDS
 from placement.ops.page.view import Parameters, Sources, View, is_read_only
 

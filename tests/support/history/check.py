@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from placement.ops import audit
+from placement.ops.audit import audit
 from placement.ops.audit.kinds import KINDS
 from tests.support import applications
 from tests.support.history import capacity

@@ -1,4 +1,4 @@
-"""The check of the audit for provider trees."""
+"""The checks of the audit for providers and their aggregates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from placement.db import change_log, errors, tables
-from placement.ops.audit import Scope
 from placement.ops.audit.findings import Finding, RowChange
+from placement.ops.audit.scope import Scope
 from placement.ops.provider_roots import find_roots
 
 _providers = tables.resource_providers
@@ -35,7 +35,7 @@ def invalid_tree(scope: Scope) -> Iterator[Finding]:
         subject = {'resource_provider': row.uuid, 'provider_name': row.name}
         if root_id is None:
             detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
-            yield Finding(subject, detail)
+            yield Finding('invalid_tree', subject, detail)
         else:
             recorded = row.recorded_root
             if recorded is None and row.root_provider_id is not None:
@@ -45,7 +45,15 @@ def invalid_tree(scope: Scope) -> Iterator[Finding]:
             old, new = {'root_provider_id': row.root_provider_id}, {'root_provider_id': root_id}
             change = RowChange(_providers, {'id': id_}, old, new)
             record = functools.partial(change_log.record_providers, provider_ids=[id_])
-            yield Finding(subject, detail, (change,), id_, record)
+            yield Finding('invalid_tree', subject, detail, (change,), id_, record)
+
+
+def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
+    """Find aggregates without providers."""
+    aggregates, detail = tables.placement_aggregates, 'an aggregate without providers'
+    for row in scope.unused_rows(aggregates.c.id, tables.resource_provider_aggregates.c.aggregate_id):
+        deletion = RowChange.deletion(aggregates, row)
+        yield Finding('orphaned_aggregate', {'aggregate': row.uuid}, detail, (deletion,), row.id)
 
 
 def _locked_ancestors(tx: sa.Connection, provider_id: int) -> list[int]:
