@@ -67,6 +67,11 @@ class ProviderCondition:
         raise NotImplementedError
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The traits or aggregates in ``subject``, if it is about such."""
+        return ()
+
+    @property
     def is_state(self) -> bool:
         """Whether it is about the state of a provider, which changes while the provider stays what it is."""
         return False
@@ -143,6 +148,10 @@ class NameSetCondition(ProviderCondition):
 
     sets: tuple[frozenset[str], ...]
     forbidden: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for names in self.sets for name in sorted(names))
 
     def steps(self, partition: Partition) -> int:
         return super().steps(partition) + partition.distinct_sets

@@ -62,10 +62,15 @@ class ForbiddenState(NameSuffixCondition):
     is_state = True
 
 
+@pytest.fixture
+def suffix() -> str:
+    return '-a'
+
+
 @pytest.fixture(autouse=True)
-def _condition(monkeypatch: pytest.MonkeyPatch) -> None:
+def _condition(monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     """Each group also has the new condition, and the condition has its words."""
-    condition = NameSuffixCondition('-a')
+    condition = NameSuffixCondition(suffix)
 
     def compile_with_condition(*arguments: Any) -> CompiledRequest:
         compiled = compile_request(*arguments)
@@ -107,6 +112,16 @@ def test_suitable_hosts_are_told_apart_by_it() -> None:
 
 def test_a_search_with_it_finds_what_satisfies_it() -> None:
     assert explained([rp('host-a', VCPU=8), rp('host-b', VCPU=8)], 'resources=VCPU:4').candidates == 1
+
+
+@pytest.mark.parametrize('suffix', ['CUSTOM_RED'])
+def test_its_text_may_be_that_of_a_trait(suffix: str) -> None:
+    topology = [rp('host', traits=['CUSTOM_REED'], VCPU=8)]
+    assert Writer().sentences(explained(topology, f'resources=VCPU:4&required={suffix}')) == [
+        'No provider is called CUSTOM_RED.',
+        'No provider has CUSTOM_RED. The closest name in use is CUSTOM_REED.',
+        'The closest one is called otherwise and lacks CUSTOM_RED.',
+    ]
 
 
 def test_the_words_of_disabled_hosts_are_not_for_other_forbidden_states(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ class Rule:
     subject: str = ''
     #: Whether the query has a ``!`` before it.
     forbids: bool = False
+    #: The traits or aggregates in ``subject``.
+    names: tuple[str, ...] = ()
 
     @property
     def in_output(self) -> tuple[str, str]:
@@ -70,7 +72,7 @@ class Check:
         """Whether every sharing provider fails in other trees: by ``in_tree`` of the unsuffixed group, or its trait."""
         if isinstance(self.condition, TreeCondition):
             return not self.condition.may_be_shared
-        return self.rule.forbids and self.rule.subject == SHARING_TRAIT
+        return self.rule.forbids and self.rule.names == (SHARING_TRAIT,)
 
     @property
     def excludes_pools(self) -> bool:
@@ -99,7 +101,7 @@ def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterat
             # The root may satisfy only all of ``member_of`` instead, so this is decided for all parts together.
             part = replace(part, or_root=False)  # noqa: PLW2901
         of_groups = () if condition.of_whole_request else suffixes
-        yield Check(Rule(part.parameter, of_groups, part.subject, part.forbidden), part.fault, part)
+        yield Check(Rule(part.parameter, of_groups, part.subject, part.forbidden, part.names), part.fault, part)
 
 
 class RequestChecks:

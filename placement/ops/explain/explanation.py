@@ -106,10 +106,9 @@ class Explanation:
     #: The smallest sets of checks of which one excludes each tree: those of fewest checks first, and of these, places
     #: last. Those of one check are near misses.
     blocked: Sequence[BlockedTrees] = ()
-    #: The checks that no provider of any tree passes, or no root, and by their subject the similar name of a trait in
-    #: use, if any.
+    #: The checks that no provider of any tree passes, or no root, and for traits the most similar one in use, if any.
     nowhere: Sequence[Check] = ()
-    similar: Mapping[str, str] = field(default_factory=dict)
+    similar: Mapping[Check, str] = field(default_factory=dict)
     #: The pools out of reach, those that could supply most trees first.
     pools: Sequence[UnusablePool] = ()
     #: The trees that can serve each part alone.
@@ -202,7 +201,7 @@ def _add_blocked(result: Explanation, matrix: TreeMatrix) -> None:
     selective = [check for check in failed if not check.lacks_host_class]
     result.selective = [replace(check, scope=matrix.scopes[check]) for check in selective]
     result.nowhere = [check for check in failed if matrix.providers.passed_nowhere(check)]
-    result.similar = {check.rule.subject: name for check in result.nowhere if (name := _similar(matrix, check))}
+    result.similar = {check: name for check in result.nowhere if (name := _similar(matrix, check))}
 
     pools = (itertools.islice(_pools(matrix, requirement), _MAX_NAMED) for requirement in matrix.checks.of_requirement)
     result.pools = sorted(itertools.chain.from_iterable(pools), key=lambda pool: -pool.trees)
@@ -244,9 +243,11 @@ def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> ClosestPr
 def _similar(matrix: TreeMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
     traits = frozenset().union(*matrix.partition.traits.values)
-    name = check.rule.subject.removeprefix('in:').partition(',')[0]
+    if not isinstance(check.condition, TraitCondition) or check.condition.forbidden:
+        return ''
+    name = check.condition.names[0]
     # A trait that no root has may be in use below the roots.
-    if not isinstance(check.condition, TraitCondition) or check.condition.forbidden or name in traits:
+    if name in traits:
         return ''
     full_names = {trait.removeprefix('CUSTOM_'): trait for trait in sorted(traits)}
     matches = difflib.get_close_matches(name.removeprefix('CUSTOM_'), full_names, 1)

@@ -297,7 +297,7 @@ class TreeMatrix:
 def _combined_partition(snapshot: Snapshot, checks: Sequence[Check], budget: SearchBudget) -> Partition:
     """Return the partitions for which the steps suffice as one. Those with pools come first."""
     partitions = []
-    names = sum(len(check.rule.subject.split(',')) for check in checks)
+    names = sum(len(check.rule.names) or 1 for check in checks)
     for partition in sorted(snapshot.partitions, key=lambda partition: not partition.has_sharing_trait.any()):
         steps = len(checks) * (4 + (partition.size + partition.distinct_sets) // 64) + names
         if budget.steps_taken + steps > budget.max_steps:

@@ -155,13 +155,11 @@ class Writer:
         """Return what no provider has, and how many trees fit otherwise."""
         texts = []
         for check in explanation.nowhere[:_MAX_SETS]:
-            name = explanation.similar.get(check.rule.subject)
+            name = explanation.similar.get(check)
             hint = f' The closest name in use is {name}.' if name else ''
             texts.append(f'No provider {_predicate(1, self.words(check).passes)}.{hint}')
-        for fact in [fact for fact in near_misses if fact.checks[0] in explanation.nowhere]:
-            subject = fact.checks[0].rule.subject
-            texts.append(f'{_counted(explanation, fact.trees, Phrase(_FIT))} except for {subject}.')
-        return texts
+        nearly_fit = [fact for fact in near_misses if fact.checks[0] in explanation.nowhere]
+        return texts + [f'{_counted(explanation, fact.trees, Phrase(_FIT))} otherwise.' for fact in nearly_fit]
 
     def _out_of_reach(self, explanation: Explanation) -> list[str]:
         """Return what trees lack that a pool out of their reach could supply."""
@@ -206,9 +204,9 @@ class Writer:
         """Return the words for a check with its scope, which only traits need after a noun."""
         rule = check.rule
         key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
-        if rule.forbids and rule.subject == DISABLED_TRAIT:
+        if rule.forbids and rule.names == (DISABLED_TRAIT,):
             key = 'disabled'
-        values = {'subject': rule.subject, 'name': check.condition.resource_class, 'place': self._place(rule.subject)}
+        values = {'subject': rule.subject, 'name': check.condition.resource_class, 'place': self._place(rule.names)}
         groups, classes = check.scope
         served = f'group {_suffixes(groups)}' if groups else ' and '.join(classes)
         scope, scope_after_noun = f' for {served}' if served else '', ''
@@ -229,9 +227,8 @@ class Writer:
             phrases.append(Phrase(_PASS if passed else _FAIL, units.plural(hidden, 'more check')))
         return phrases
 
-    def _place(self, subject: str) -> str:
+    def _place(self, uuids: Sequence[str]) -> str:
         """Return aggregates with their names, if they have any."""
-        uuids = subject.split(',')
         if len(uuids) > _MAX_SETS:
             return f'any of {len(uuids)} aggregates'
         names = ((self._names.name(uuid), uuid) for uuid in uuids)
@@ -240,7 +237,7 @@ class Writer:
     def rule_text(self, rule: Rule) -> str:
         """Return a rule as in a query, such as ``resources1 VCPU:4``, and with the names of aggregates."""
         if rule.parameter == 'member_of':
-            rule = dataclasses.replace(rule, subject=','.join(map(self._names.label, rule.subject.split(','))))
+            rule = dataclasses.replace(rule, subject=','.join(map(self._names.label, rule.names)))
         parameter, subject = rule.in_output
         return f'{parameter}{_suffixes(rule.suffixes)} {subject}'
 
@@ -253,8 +250,8 @@ class Writer:
 
     def pool_text(self, pool: UnusablePool, in_sentence: bool = False) -> str:
         """Return what a pool has free, and what keeps trees from using it; unless ``in_sentence`` with aggregates."""
-        aggregates = '' if in_sentence or not pool.aggregates else f' ({self._place(",".join(pool.aggregates))})'
-        lacks = [f'is not in {self._place(check.rule.subject)}' for check in pool.missing]
+        aggregates = '' if in_sentence or not pool.aggregates else f' ({self._place(pool.aggregates)})'
+        lacks = [f'is not in {self._place(check.rule.names)}' for check in pool.missing]
         lacks += [] if pool.reaches else [f'is in none of their aggregates{aggregates}']
         lacks += [] if pool.shares else [f'lacks {SHARING_TRAIT}']
         return f'has {pool.free:,} free, but {" and ".join(lacks)}'
@@ -276,7 +273,9 @@ class Writer:
             case enum.Enum():
                 return value.value
             case Mapping():
-                return {self._json(key): item for key, item in value.items()}
+                # A check of ``similar`` is named by the trait.
+                keys = (key.rule.subject if isinstance(key, Check) else self._json(key) for key in value)
+                return dict(zip(keys, value.values(), strict=True))
             case list() | tuple() | Set():
                 return [self._json(item) for item in value]
         if not dataclasses.is_dataclass(value):
