@@ -13,7 +13,7 @@ import enum
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from placement.cache.providers import DISABLED_TRAIT, Provider
 
@@ -43,20 +43,19 @@ class Fault(enum.StrEnum):
 
 
 class ProviderCondition:
-    """A rule about a single provider."""
+    """A rule about a single provider. What all conditions of a kind have in common is an attribute of its class."""
 
     #: The name of the query parameter.
-    parameter: ClassVar[str]
+    parameter = ''
     #: Whether its parameter belongs to no group, so that it is one rule for the root and all groups.
     of_whole_request = False
     #: Whether the query has a ``!`` before ``subject``.
     forbidden = False
-    #: Whether it says where a provider is, and not what it has. Trees that fail only this come last in an explanation.
+    #: Whether it selects providers by where or which they are, such as a tree, and not by what they have. The user does
+    #: not want the others, so trees that fail only this come last in an explanation.
     is_place = False
     #: What is wrong with a provider that violates it.
     fault = Fault.VIOLATED
-    #: The class of the amount that it is about; empty if it is about no amount.
-    resource_class = ''
 
     @property
     def subject(self) -> str:
@@ -94,7 +93,7 @@ class ProviderCondition:
         """Return the steps that a search counts for ``matches``: those of an operation on one column."""
         return 1 + partition.size // PROVIDERS_PER_STEP
 
-    def parts(self) -> Sequence[ProviderCondition]:
+    def split(self) -> Sequence[ProviderCondition]:
         """Divide the condition into those that a provider can violate one by one."""
         return (self,)
 
@@ -103,11 +102,10 @@ class ProviderCondition:
 class ResourceCondition(ProviderCondition):
     """The provider can allocate ``amount`` (1 or more) of a resource class.
 
-    A part of it with another ``fault`` requires only that the provider has neither this fault nor a worse one.
+    One with another ``fault`` requires only that the provider has neither this fault nor a worse one.
     """
 
-    #: ``field()`` takes away the default of the base class.
-    resource_class: str = field()
+    resource_class: str
     amount: int
     fault: Fault = Fault.FULL
 
@@ -137,8 +135,8 @@ class ResourceCondition(ProviderCondition):
             flags[columns.positions if absent else columns.positions_with_capacity(self.amount)] = True
         return flags
 
-    def parts(self) -> Sequence[ResourceCondition]:
-        """Return one part for each fault. A provider that violates one also violates the next ones."""
+    def split(self) -> Sequence[ResourceCondition]:
+        """Return one condition for each fault. A provider that violates one also violates the next ones."""
         return [replace(self, fault=fault) for fault in (Fault.ABSENT, Fault.TOO_SMALL, Fault.FULL)]
 
 
@@ -156,7 +154,7 @@ class NameSetCondition(ProviderCondition):
     def steps(self, partition: Partition) -> int:
         return super().steps(partition) + partition.distinct_sets
 
-    def parts(self) -> Sequence[NameSetCondition]:
+    def split(self) -> Sequence[NameSetCondition]:
         """Divide the condition by sets, or by forbidden names."""
         sets = [frozenset({name}) for name in sorted(self.sets[0])] if self.forbidden else self.sets
         return tuple(replace(self, sets=(names,)) for names in sets)

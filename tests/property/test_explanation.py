@@ -242,7 +242,7 @@ def check_closest(model: Model, blocked: BlockedTrees) -> None:
     query = copy.deepcopy(model.query)
     for group in query.groups:
         if group.suffix in check.rule.suffixes:
-            group.resources[check.condition.resource_class] = free
+            group.resources[check.resource_class] = free
     changed = Model([*model.oracle.rps.values()], query, [])
     changed.suffixes = model.suffixes
     roots = [

@@ -186,7 +186,7 @@ def test_isolated_variables_are_assigned_exactly_if_all_can_get_different_provid
 @thorough(300)
 @given(CASES)
 def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP], Query]) -> None:
-    """Both evaluations of a requirement, and of each part of its conditions, agree on each provider in its own tree."""
+    """Both evaluations of a requirement, and of the single conditions in it, agree on each provider in its own tree."""
     snapshot, request = snapshot_of(case[0]), request_of(case[1])
     requirements = compile_request(request, snapshot.root_id_of).requirements
     for partition in snapshot.partitions:
@@ -194,7 +194,7 @@ def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP],
         trees = list(zip(partition.providers, roots, strict=True))
         for requirement in requirements:
             rules: list[Requirement | ProviderCondition] = [requirement]
-            rules += [part for condition in requirement.conditions for part in condition.parts()]
+            rules += [single for condition in requirement.conditions for single in condition.split()]
             for rule in rules:
                 assert [rule.accepts(provider, root) for provider, root in trees] == rule.matches(partition).tolist()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from placement.cache.providers import SHARING_TRAIT
-from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, TreeCondition
+from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, ResourceCondition, TreeCondition
 from placement.search.request import CompiledRequest
 
 #: A provider that has inventory of one of these is a host, and no pool.
@@ -63,6 +63,11 @@ class Check:
     scope: Scope = field(default=Scope(), compare=False)
 
     @property
+    def resource_class(self) -> str:
+        """The class of the amount that it is about; empty if it is about no amount."""
+        return self.condition.resource_class if isinstance(self.condition, ResourceCondition) else ''
+
+    @property
     def is_membership(self) -> bool:
         """Whether it requires an aggregate."""
         return isinstance(self.condition, AggregateCondition) and not self.condition.forbidden
@@ -86,22 +91,23 @@ class Check:
     def may_name_classes(self) -> bool:
         """Whether its scope may be classes. The words of an amount name its class; states and trees are of hosts."""
         is_of_host = self.condition.is_state or isinstance(self.condition, TreeCondition)
-        return self.rule.suffixes == ('',) and not self.condition.resource_class and not is_of_host
+        return self.rule.suffixes == ('',) and not self.resource_class and not is_of_host
 
     @property
     def lacks_host_class(self) -> bool:
         """Whether a provider that fails has no inventory of a class of hosts."""
-        return self.fault is Fault.ABSENT and self.condition.resource_class in HOST_CLASSES
+        return self.fault is Fault.ABSENT and self.resource_class in HOST_CLASSES
 
 
 def checks_of(condition: ProviderCondition, suffixes: tuple[str, ...]) -> Iterator[Check]:
     """Divide a condition of the groups with these suffixes into checks; the worst fault comes first."""
-    for part in condition.parts():
-        if isinstance(part, AggregateCondition):
-            # The root may satisfy only all of ``member_of`` instead, so this is decided for all parts together.
-            part = replace(part, or_root=False)  # noqa: PLW2901
-        of_groups = () if condition.of_whole_request else suffixes
-        yield Check(Rule(part.parameter, of_groups, part.subject, part.forbidden, part.names), part.fault, part)
+    if isinstance(condition, AggregateCondition):
+        # The root may satisfy only all of ``member_of`` instead, so this is decided for all of it together.
+        condition = replace(condition, or_root=False)
+    of_groups = () if condition.of_whole_request else suffixes
+    for single in condition.split():
+        rule = Rule(single.parameter, of_groups, single.subject, single.forbidden, single.names)
+        yield Check(rule, single.fault, single)
 
 
 class RequestChecks:

@@ -227,16 +227,16 @@ def _most_free(columns: InventoryColumns, positions: Integers) -> list[tuple[int
 
 def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> ClosestProvider | None:
     """Return which of the providers that fail a check is closest to the amount; None if it is about no amount."""
-    part = check.condition
-    if not isinstance(part, ResourceCondition) or part.fault is Fault.ABSENT or not len(positions):
+    condition = check.condition
+    if not isinstance(condition, ResourceCondition) or condition.fault is Fault.ABSENT or not len(positions):
         return None
-    columns = matrix.partition.inventory_columns[part.resource_class]
-    [(position, free), *_] = _most_free(columns if part.is_state else columns.unused, positions)
+    columns = matrix.partition.inventory_columns[condition.resource_class]
+    [(position, free), *_] = _most_free(columns if condition.is_state else columns.unused, positions)
     provider = matrix.partition.providers[position]
-    if part.is_state:
+    if condition.is_state:
         return ClosestProvider(provider, free)
-    inventory = provider.inventories[part.resource_class].with_used(0)
-    limit = inventory.violated_limit(part.amount)
+    inventory = provider.inventories[condition.resource_class].with_used(0)
+    limit = inventory.violated_limit(condition.amount)
     return ClosestProvider(provider, getattr(inventory, limit), limit) if limit else None
 
 
@@ -267,7 +267,7 @@ def _pools(matrix: TreeMatrix, requirement: Requirement) -> Iterator[UnusablePoo
     masks = {position: mask for position, mask in candidates.items() if served(mask).any()}
     if not masks:
         return
-    columns = matrix.partition.inventory_columns[full.condition.resource_class]
+    columns = matrix.partition.inventory_columns[full.resource_class]
     for position, free in _most_free(columns, np.array(sorted(masks), np.intp)):
         provider, trees = matrix.partition.providers[position], served(masks[position])
         reached = trees & matrix.partition.reached_by(provider)

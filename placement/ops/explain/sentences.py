@@ -206,11 +206,11 @@ class Writer:
         key = f'{"!" if rule.forbids else ""}{rule.parameter}' if check.fault is Fault.VIOLATED else check.fault
         if rule.forbids and rule.names == (DISABLED_TRAIT,):
             key = 'disabled'
-        values = {'subject': rule.subject, 'name': check.condition.resource_class, 'place': self._place(rule.names)}
+        values = {'subject': rule.subject, 'name': check.resource_class, 'place': self._place(rule.names)}
         groups, classes = check.scope
         served = f'group {_suffixes(groups)}' if groups else ' and '.join(classes)
         scope, scope_after_noun = f' for {served}' if served else '', ''
-        if scope and WORDS[key].passes.verb in (HAVE, LACK) and not check.condition.resource_class:
+        if scope and WORDS[key].passes.verb in (HAVE, LACK) and not check.resource_class:
             scope = scope_after_noun = f' on the provider{scope}'
 
         def filled_in(phrase: Phrase) -> Phrase:
