@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+#: The height of a window.
+HEIGHT = 860
 #: The directory in which screenshots are kept; none are kept when it is not set.
 DIRECTORY = 'PLACEMENT_TEST_SCREENSHOTS'
 _NAMES = ('chromium', 'chromium-browser', 'google-chrome')
@@ -35,17 +37,14 @@ def chromium() -> Iterator[Any]:
 
 
 class Tab:
-    """One page of a browser of some size and color scheme, on one service.
+    """One page of a browser, in a window of some width, on one service.
 
     ``complaints`` collects errors of the browser and requests to other hosts.
     """
 
-    def __init__(self, browser: Any, address: str, width: int, scheme: str, scripts: bool = True) -> None:
+    def __init__(self, browser: Any, address: str, width: int, scripts: bool = True) -> None:
         self._address = address
-        self._context = browser.new_context(
-            viewport={'width': width, 'height': 860}, color_scheme=scheme, java_script_enabled=scripts
-        )
-        self.width = width
+        self._context = browser.new_context(viewport={'width': width, 'height': HEIGHT}, java_script_enabled=scripts)
         self.page = self._context.new_page()
         self.complaints: list[str] = []
         self.page.on('console', lambda message: self.complaints.append(message.text))
@@ -61,6 +60,11 @@ class Tab:
         """Open a view and return the status."""
         return int(self.page.goto(self._address + path).status)
 
+    def resize(self, width: int, scheme: str) -> None:
+        """Change the width of the window, and the color scheme that its user prefers, as loading it again would."""
+        self.page.set_viewport_size({'width': width, 'height': HEIGHT})
+        self.page.emulate_media(color_scheme=scheme)
+
     def serious(self) -> list[str]:
         """The serious accessibility faults that axe finds."""
         from axe_playwright_python.sync_playwright import Axe
@@ -75,7 +79,7 @@ class Tab:
 
     def overflow(self) -> int:
         """How many pixels of the page lie beyond the right edge."""
-        return int(self.page.evaluate('document.documentElement.scrollWidth')) - self.width
+        return int(self.page.evaluate('document.documentElement.scrollWidth - innerWidth'))
 
     def outside(self) -> list[str]:
         """The tables, texts and drawings that leave the section around them, unless they can be scrolled there."""
@@ -93,9 +97,9 @@ class Tab:
 
 
 @contextlib.contextmanager
-def tab(browser: Any, address: str, width: int = 1280, scheme: str = 'light', scripts: bool = True) -> Iterator[Tab]:
+def tab(browser: Any, address: str, width: int = 1280, *, scripts: bool = True) -> Iterator[Tab]:
     """A tab that is closed at the end; fails if it has recorded complaints."""
-    opened = Tab(browser, address, width, scheme, scripts)
+    opened = Tab(browser, address, width, scripts)
     try:
         yield opened
         assert not opened.complaints, opened.complaints

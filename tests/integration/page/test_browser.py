@@ -84,21 +84,25 @@ _IN_THE_WAY = """() => {
 ALL = [(cloud, name) for cloud, views in VIEWS.items() for name in views]
 
 
-@pytest.mark.parametrize('scheme', ['light', 'dark'])
-@pytest.mark.parametrize('width', [390, 1280, 1920])
+#: Widths of a window, with a color scheme, which does not change the layout.
+WINDOWS = [(390, 'light'), (1280, 'dark'), (1920, 'light')]
+
+
 @pytest.mark.parametrize(('cloud', 'name'), ALL)
-def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str, width: int, scheme: str) -> None:
-    with browser.tab(chromium, pages[cloud], width, scheme) as tab:
+def test_view(chromium: Any, pages: dict[str, str], cloud: str, name: str) -> None:
+    with browser.tab(chromium, pages[cloud]) as tab:
         status = tab.open(VIEWS[cloud][name])
         invalid = name in ('error', 'why-invalid', 'plan-invalid')
         if invalid:
             # The browser itself reports the status.
             tab.complaints.clear()
         assert status == (400 if invalid else 200)
-        tab.keep(f'{cloud}-{name}-{width}-{scheme}')
-        assert tab.overflow() <= 0
-        assert tab.outside() == []
-        assert tab.serious() == []
+        for width, scheme in WINDOWS:
+            tab.resize(width, scheme)
+            tab.keep(f'{cloud}-{name}-{width}-{scheme}')
+            assert tab.overflow() <= 0, width
+            assert tab.outside() == [], width
+            assert tab.serious() == [], (width, scheme)
 
 
 def test_links_lead_from_a_problem_to_the_host_and_from_an_instance_to_its_hosts(
