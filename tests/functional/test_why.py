@@ -35,6 +35,10 @@ SCENARIOS = {
     for path in sorted(DIRECTORY.glob('*.yaml'))
     for scenario in yaml.safe_load(path.read_text())
 }
+#: The kinds of conditions that a request can have.
+KINDS = {
+    kind for kind in vars(conditions).values() if isinstance(kind, type) and issubclass(kind, ProviderCondition)
+} - {ProviderCondition, NameSetCondition}
 
 
 def cloud(entries: list[dict[str, Any]]) -> list[RP]:
@@ -71,7 +75,8 @@ def test_the_sentences_name_what_has_to_change(title: str) -> None:
     expected = scenario.get('sentences') or [scenario['sentence']]
     # Aggregates and providers are given by name.
     expected = [re.sub(r'{([\w-]+)}', lambda match: uuid_of(match[1]), sentence) for sentence in expected]
-    assert shown[: len(expected)] == expected if 'sentence' in scenario else shown == expected
+    compared = shown[: len(expected)] if 'sentence' in scenario else shown
+    assert compared == expected
 
 
 def test_each_recorded_explanation_of_the_documentation_is_a_scenario() -> None:
@@ -102,20 +107,22 @@ def test_every_condition_has_words() -> None:
     of_group = 'resources{0}=VCPU:1&required{0}=A,!B,!COMPUTE_STATUS_DISABLED&member_of{0}=north&member_of{0}=!south'
     query = f'{of_group.format("")}&{of_group.format("1")}&in_tree1=host&root_required=A,!B,!COMPUTE_STATUS_DISABLED'
     compiled = compile_request(parsing.parse(with_uuids(query), NEWEST_VERSION), lambda _uuid: 1)
-    kinds = {kind for kind in vars(conditions).values() if isinstance(kind, type)}
-    kinds = {kind for kind in kinds if issubclass(kind, ProviderCondition)}
-    kinds -= {ProviderCondition, NameSetCondition}
-    polarities = {kind: {False, True} if issubclass(kind, NameSetCondition) else {False} for kind in kinds}
+    polarities = {kind: {False, True} if issubclass(kind, NameSetCondition) else {False} for kind in KINDS}
     of_query = [
         condition for requirement in (compiled.root, *compiled.requirements) for condition in requirement.conditions
     ]
     assert polarities == {
-        kind: {condition.forbidden for condition in of_query if type(condition) is kind} for kind in kinds
+        kind: {condition.forbidden for condition in of_query if type(condition) is kind} for kind in KINDS
     }, 'the query needs a parameter for each'
     for check in RequestChecks(compiled).in_order:
         words = Writer().words(check)
         assert words.passes != words.fails
         assert '{' not in f'{words}'
+
+
+def test_the_parameter_of_every_condition_is_in_the_documentation_of_the_tables() -> None:
+    _, _, text = EXPLAIN.read_text().partition('## The tables')
+    assert [kind.parameter for kind in KINDS if not re.search(rf'\b{kind.parameter}', text)] == []
 
 
 def test_the_members_of_the_json_output_are_documented() -> None:

@@ -75,6 +75,12 @@ def test_every_route_is_documented_and_every_documented_route_exists() -> None:
     assert set(_sections()) == declared
 
 
+def test_the_rules_of_a_search_name_every_parameter() -> None:
+    text = (API_REF / 'candidate-search.md').read_text()
+    names = [parameter.name for parameter in allocation_candidate.PARAMETERS]
+    assert [name for name in names if not re.search(rf'`{name}\b', text)] == []
+
+
 def test_every_operation_names_its_policy_rule() -> None:
     documented = {
         rule for text in _sections().values() for rule in re.findall(r'^Policy: `(.+)`$', text, flags=re.MULTILINE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,28 @@ def test_one_group_too_many_is_rejected_in_few_steps(make: Callable[[int], Case]
     assert find(make(holes), budget) == []
     assert budget.reached == set()
     assert budget.steps_taken < 200 * holes
+
+
+@pytest.mark.parametrize('distinct', [1, 1000])
+@pytest.mark.parametrize(
+    ('conditions', 'of_names'),
+    [({'required': {'CUSTOM_RED'}}, True), ({'member_of': [{'north'}]}, True), ({'in_tree': 'host0'}, False)],
+)
+def test_a_condition_takes_a_step_for_128_providers_and_one_on_names_also_for_each_set(
+    conditions: dict[str, Any], of_names: bool, distinct: int
+) -> None:
+    """The amount is too large for every host, so the search ends after the conditions."""
+    sets = [{f'CUSTOM_{number % distinct}'} for number in range(1280)]
+    hosts = [RP(f'host{number}', None, {'VCPU': record(1)}, names, names) for number, names in enumerate(sets)]
+    snapshot = snapshot_of(hosts, len(hosts))
+
+    def steps(**conditions: Any) -> int:
+        budget = SearchBudget()
+        request = request_of(Query([Group('1', {'VCPU': 2}, **conditions)]))
+        assert list(prefilter_of(snapshot, request, budget).search_units()) == []
+        return budget.steps_taken
+
+    assert steps(**conditions) - steps() == 1 + 10 + (distinct if of_names else 0)
 
 
 @pytest.mark.parametrize('seed', range(2))

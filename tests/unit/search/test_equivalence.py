@@ -158,6 +158,14 @@ BELOW = Query(
             Query([Group('', {'VCPU': 1, 'DISK_GB': 5})]),
         ),
         (
+            # The disk of one host suffices for both groups, that of the other for either.
+            [
+                *([rp(f'host {name}', None, name, VCPU=1)] for name in ('north', 'south')),
+                *([disk(f'disk of {name}', name, total=total)] for name, total in (('north', 15), ('south', 10))),
+            ],
+            Query([Group('', {'VCPU': 1, 'DISK_GB': 7}), Group('1', {'DISK_GB': 8})]),
+        ),
+        (
             # The sharing providers of one host are one below the other.
             [
                 *([rp(f'host {name}', None, name, VCPU=8)] for name in ('north', 'south')),
