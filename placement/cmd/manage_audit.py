@@ -15,7 +15,7 @@ from rich.text import Text
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.audit import audit
-from placement.ops.audit.findings import Finding
+from placement.ops.audit.check import Finding
 from placement.ops.audit.kinds import KINDS, Outcome
 from placement.ops.display_names import DisplayNames
 from placement.units import plural

@@ -16,7 +16,7 @@ from placement.cmd import manage, manage_audit
 from placement.db import tables
 from placement.db.api import Database
 from placement.ops.audit import audit, reference_checks
-from placement.ops.audit.findings import Finding
+from placement.ops.audit.check import Finding
 from placement.ops.audit.kinds import KINDS, Outcome
 from tests.support import corruption, preforked
 from tests.support.fixtures import Printed

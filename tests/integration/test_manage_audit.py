@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.cmd import manage, manage_audit
-from placement.ops.audit.findings import RowChange
+from placement.ops.audit.check import RowChange
 from placement.ops.audit.kinds import KINDS
 from tests.support import applications, corruption, databases, servers
 from tests.support.fixtures import PointCommandsAt

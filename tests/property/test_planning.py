@@ -16,7 +16,7 @@ from placement.claims.claim import replace_allocations
 from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
 from placement.ops.audit import audit
-from placement.ops.audit.findings import Finding
+from placement.ops.audit.check import Finding
 from placement.ops.audit.kinds import KINDS as AUDIT_KINDS
 from placement.ops.planning.drain import DrainPlan, Verdict, plan_drain
 from placement.ops.planning.failures import check_failures

@@ -16,9 +16,8 @@ from oslo_db import exception as db_exc
 from placement import exception
 from placement.db.api import Database
 from placement.ops.audit import consumer_checks, inventory_checks, provider_checks, reference_checks
-from placement.ops.audit.findings import Finding
+from placement.ops.audit.check import Finding, Scope
 from placement.ops.audit.kinds import Outcome
-from placement.ops.audit.scope import Scope
 
 #: The check of each kind of ``KINDS``.
 CHECKS: Mapping[str, Callable[[Scope], Iterator[Finding]]] = {

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from placement import units
 from placement.db import tables
-from placement.ops.audit.findings import Finding, IdOf, RowChange
-from placement.ops.audit.scope import Scope
+from placement.ops.audit.check import Finding, IdOf, RowChange, Scope
 from placement.ops.lost_consumers import OWNER_COLUMNS, read_lost_consumers
 
 _allocations, _consumers, _providers = tables.allocations, tables.consumers, tables.resource_providers

@@ -10,9 +10,8 @@ import sqlalchemy as sa
 
 from placement import capacity, units
 from placement.db import change_log, tables
-from placement.ops.audit.findings import Finding, RowChange
+from placement.ops.audit.check import Finding, RowChange, Scope
 from placement.ops.audit.lost_names import lost_name
-from placement.ops.audit.scope import Scope
 
 _allocations, _inventories = tables.allocations, tables.inventories
 _classes, _providers = tables.resource_classes, tables.resource_providers
@@ -20,7 +19,8 @@ _classes, _providers = tables.resource_classes, tables.resource_providers
 
 def allocation_without_inventory(scope: Scope) -> Iterator[Finding]:
     """Find allocations of classes that the provider has no inventory of."""
-    for row in scope.tx.execute(_select_allocations().where(_inventories.c.id.is_(None))):
+    query = _select(_allocations).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
+    for row in scope.tx.execute(query.where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
         yield Finding('allocation_without_inventory', _subject(scope, row), detail)
 
@@ -72,7 +72,8 @@ def unit_violation(scope: Scope) -> Iterator[Finding]:
     violated = sa.not_(capacity.satisfies_unit_constraints(inv, used, used, used))
     # ``invalid_inventory`` finds the others. PostgreSQL fails on a division by 0, and only CASE guarantees the order.
     is_violated = sa.case((inv.step_size < 1, sa.false()), else_=violated)
-    for row in scope.tx.execute(_select_allocations(inv.min_unit, inv.max_unit, inv.step_size).where(is_violated)):
+    query = _select(_allocations, inv.min_unit, inv.max_unit, inv.step_size)
+    for row in scope.tx.execute(query.join(_inventories, tables.ALLOCATION_OF_INVENTORY).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}'
         yield Finding('unit_violation', _subject(scope, row), detail)
@@ -95,11 +96,6 @@ def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
         .outerjoin(_classes, _classes.c.id == table.c.resource_class_id)
         .order_by(table.c.id)
     )
-
-
-def _select_allocations(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select the allocations as ``_select`` does, each also joined with its inventory if there is one."""
-    return _select(_allocations, *columns).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
 
 
 def _subject(scope: Scope, row: Any) -> dict[str, Any]:

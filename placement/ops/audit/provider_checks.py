@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from placement.db import change_log, errors, tables
-from placement.ops.audit.findings import Finding, RowChange
-from placement.ops.audit.scope import Scope
+from placement.ops.audit.check import Finding, RowChange, Scope
 from placement.ops.provider_roots import find_roots
 
 _providers = tables.resource_providers

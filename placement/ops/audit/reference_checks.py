@@ -16,9 +16,8 @@ import sqlalchemy as sa
 
 from placement import units
 from placement.db import change_log, tables
-from placement.ops.audit.findings import Finding, RowChange
+from placement.ops.audit.check import Finding, RowChange, Scope
 from placement.ops.audit.lost_names import LOST_NAMES, lost_name
-from placement.ops.audit.scope import Scope
 
 _providers = tables.resource_providers
 #: The root of a provider is left out: ``invalid_tree`` has it.
