@@ -112,7 +112,7 @@ def run_adopt(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
 
 def _audit_adopted(conf: cfg.ConfigOpts, db: Database) -> int:
     print('The database was adopted. Auditing it:')
-    return manage_audit.run(manage_audit.WITHOUT_REPAIR, conf, db)
+    return manage_audit.run_audit(manage_audit.AuditOptions(), conf, db)
 
 
 def _adopt_if_configured(conf: cfg.ConfigOpts, db: Database) -> None:
