@@ -6,8 +6,8 @@ requirements A = ``resources=VCPU:4`` and B = ``resources1=SRIOV_NET_VF:1``, and
 Its last line has the sizes for p providers (about 4,000) in t trees, and w words (usually 1)::
 
     provider   tree | 1: A B T | 2: tree | 3: reach | 4: kept | 5: key
-    host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... \\ (key of the providers, number of the
-    numa1       0   |    0 0 0 |         |          |         | 000 ... /  set of sharing providers that reach it)
+    host1       0   |    1 0 1 |   1 0 1 |    0 1 0 |   yes   | 101 ... } key of the providers, and number of the
+    numa1       0   |    0 0 0 |         |          |         | 000 ... } set of sharing providers that reach it
     host2       1   |    0 0 0 |   0 0 0 |    0 1 0 |   no    |
     p           t   |    p x w |   t x w |    t x w |   t     | p for each column
 
