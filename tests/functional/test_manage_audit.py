@@ -79,11 +79,9 @@ def _related_damages() -> list[tuple[str, str]]:
         for name, damage in corruption.ALL.items()
     }
     references = {frozenset((column.table.name, table.name)) for column, table in tables.REFERENCES}
-    order = list(KINDS)
-    names = sorted(corruption.ALL, key=lambda name: order.index(corruption.ALL[name].kind))
     return [
         pair
-        for pair in itertools.combinations(names, 2)
+        for pair in itertools.combinations(corruption.ALL, 2)
         if corruption.ALL[pair[0]].after
         and any(
             used == other or frozenset((used, other)) in references

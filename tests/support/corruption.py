@@ -117,7 +117,29 @@ def _missing(what: str, number: int, statements: tuple[str, ...], table: str, af
     return Damage('missing_reference', statements, (subject,), detail, after)
 
 
+#: In the order of ``KINDS``.
 ALL = {
+    'outdated sequence': Damage(
+        'outdated_class_sequence',
+        ('UPDATE placement_resource_class_sequence SET last = 1',),
+        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
+        f'recorded as the largest id of a resource class: 1; in use: {max(STANDARD_CLASSES)}',
+        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    ),
+    'sequence in the range of standard classes': Damage(
+        'outdated_class_sequence',
+        ('UPDATE placement_resource_class_sequence SET last = 9998',),
+        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
+        f': 9998; in use: {max(STANDARD_CLASSES)}; needed: 9999 or more',
+        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    ),
+    'missing sequence': Damage(
+        'outdated_class_sequence',
+        ('DELETE FROM placement_resource_class_sequence',),
+        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
+        f'recorded as the largest id of a resource class: None; in use: {max(STANDARD_CLASSES)}',
+        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    ),
     'missing provider': dataclasses.replace(
         _missing(
             'resource_provider',
@@ -199,40 +221,39 @@ ALL = {
         'consumers',
         ('SELECT name FROM placement_consumer_types', ['LOST_TYPE_77']),
     ),
-    'outdated sequence': Damage(
-        'outdated_class_sequence',
-        ('UPDATE placement_resource_class_sequence SET last = 1',),
-        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
-        f'recorded as the largest id of a resource class: 1; in use: {max(STANDARD_CLASSES)}',
-        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    'no root': Damage(
+        'invalid_tree',
+        ('UPDATE placement_resource_providers SET root_provider_id = NULL',),
+        ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': FLAT}),
+        'its root is recorded as None, but its parents lead to',
+        (_ROOTS, [1, 1, 3]),
     ),
-    'sequence in the range of standard classes': Damage(
-        'outdated_class_sequence',
-        ('UPDATE placement_resource_class_sequence SET last = 9998',),
-        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
-        f': 9998; in use: {max(STANDARD_CLASSES)}; needed: 9999 or more',
-        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    'wrong root': Damage(
+        'invalid_tree',
+        ('UPDATE placement_resource_providers SET root_provider_id = 3 WHERE id = 2',),
+        ({'resource_provider': CHILD},),
+        f'its root is recorded as {FLAT}, but its parents lead to {ROOT}',
+        (_ROOTS, [1, 1, 3]),
     ),
-    'missing sequence': Damage(
-        'outdated_class_sequence',
-        ('DELETE FROM placement_resource_class_sequence',),
-        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
-        f'recorded as the largest id of a resource class: None; in use: {max(STANDARD_CLASSES)}',
-        ('SELECT last FROM placement_resource_class_sequence', [9999]),
+    'missing root': Damage(
+        'invalid_tree',
+        ('UPDATE placement_resource_providers SET root_provider_id = 99 WHERE id = 2',),
+        ({'resource_provider': CHILD},),
+        f'its root is recorded as id 99, which does not exist, but its parents lead to {ROOT}',
+        (_ROOTS, [1, 1, 3]),
     ),
-    'usage too high': Damage(
-        'usage_mismatch',
-        ('UPDATE placement_inventories SET used = 7 WHERE id = 1',),
-        (_OF_ROOT,),
-        'recorded as used: 7; sum of the allocations: 2',
-        ('SELECT used FROM placement_inventories WHERE id = 1', [2]),
+    'loop': Damage(
+        'invalid_tree',
+        ('UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',),
+        ({'resource_provider': ROOT}, {'resource_provider': CHILD}),
+        'its parents form a loop',
     ),
-    'usage without allocations': Damage(
-        'usage_mismatch',
-        ('UPDATE placement_inventories SET used = 3 WHERE id = 2',),
-        (_OF_CHILD,),
-        'recorded as used: 3; sum of the allocations: 0',
-        ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
+    'empty aggregate': Damage(
+        'orphaned_aggregate',
+        (f"INSERT INTO placement_aggregates (uuid) VALUES ('{EMPTY}')",),
+        ({'aggregate': EMPTY},),
+        'an aggregate without providers',
+        ('SELECT uuid FROM placement_aggregates', [AGGREGATE]),
     ),
     'missing consumers': Damage(
         'allocation_without_consumer',
@@ -318,6 +339,20 @@ ALL = {
         ({'resource_provider': FLAT, 'resource_class': 'DISK_GB', 'consumer': HOLDER},),
         'allocation of 5, but the provider has no inventory',
     ),
+    'usage too high': Damage(
+        'usage_mismatch',
+        ('UPDATE placement_inventories SET used = 7 WHERE id = 1',),
+        (_OF_ROOT,),
+        'recorded as used: 7; sum of the allocations: 2',
+        ('SELECT used FROM placement_inventories WHERE id = 1', [2]),
+    ),
+    'usage without allocations': Damage(
+        'usage_mismatch',
+        ('UPDATE placement_inventories SET used = 3 WHERE id = 2',),
+        (_OF_CHILD,),
+        'recorded as used: 3; sum of the allocations: 0',
+        ('SELECT used FROM placement_inventories WHERE id = 2', [0]),
+    ),
     'too little left': Damage(
         'over_committed', ('UPDATE placement_inventories SET total = 1 WHERE id = 1',), (_OF_ROOT,), '2 of 1 used'
     ),
@@ -328,9 +363,6 @@ ALL = {
         (_OF_ROOT,),
         '2 of 0 used',
     ),
-    'below the minimum': _wrong_units('min_unit = 4', 'min_unit 4, max_unit 8, step_size 1'),
-    'above the maximum': _wrong_units('max_unit = 1', 'min_unit 1, max_unit 1, step_size 1'),
-    'out of step': _wrong_units('step_size = 3', 'min_unit 1, max_unit 8, step_size 3'),
     'no step': Damage(
         'invalid_inventory',
         ('UPDATE placement_inventories SET step_size = 0',),
@@ -345,40 +377,9 @@ ALL = {
     ),
     'negative ratio': _below_minimum('allocation_ratio = -0.1', 'allocation_ratio is -0.1, below 0'),
     'negative capacity': _below_minimum('reserved = 5', 'capacity is -1, below 0'),
-    'no root': Damage(
-        'invalid_tree',
-        ('UPDATE placement_resource_providers SET root_provider_id = NULL',),
-        ({'resource_provider': ROOT}, {'resource_provider': CHILD}, {'resource_provider': FLAT}),
-        'its root is recorded as None, but its parents lead to',
-        (_ROOTS, [1, 1, 3]),
-    ),
-    'wrong root': Damage(
-        'invalid_tree',
-        ('UPDATE placement_resource_providers SET root_provider_id = 3 WHERE id = 2',),
-        ({'resource_provider': CHILD},),
-        f'its root is recorded as {FLAT}, but its parents lead to {ROOT}',
-        (_ROOTS, [1, 1, 3]),
-    ),
-    'missing root': Damage(
-        'invalid_tree',
-        ('UPDATE placement_resource_providers SET root_provider_id = 99 WHERE id = 2',),
-        ({'resource_provider': CHILD},),
-        f'its root is recorded as id 99, which does not exist, but its parents lead to {ROOT}',
-        (_ROOTS, [1, 1, 3]),
-    ),
-    'loop': Damage(
-        'invalid_tree',
-        ('UPDATE placement_resource_providers SET parent_provider_id = 2 WHERE id = 1',),
-        ({'resource_provider': ROOT}, {'resource_provider': CHILD}),
-        'its parents form a loop',
-    ),
-    'empty aggregate': Damage(
-        'orphaned_aggregate',
-        (f"INSERT INTO placement_aggregates (uuid) VALUES ('{EMPTY}')",),
-        ({'aggregate': EMPTY},),
-        'an aggregate without providers',
-        ('SELECT uuid FROM placement_aggregates', [AGGREGATE]),
-    ),
+    'below the minimum': _wrong_units('min_unit = 4', 'min_unit 4, max_unit 8, step_size 1'),
+    'above the maximum': _wrong_units('max_unit = 1', 'min_unit 1, max_unit 1, step_size 1'),
+    'out of step': _wrong_units('step_size = 3', 'min_unit 1, max_unit 8, step_size 3'),
 }
 
 
