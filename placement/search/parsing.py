@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -55,28 +57,7 @@ class GroupParameter(NamedTuple):
     value: str
 
 
-class GroupReader(NamedTuple):
-    """How the values of a parameter of a group become a field of its ``RequestGroup``."""
-
-    field: str
-    #: Converts values, by the rules of a microversion. The suffix is for the text of errors.
-    read: Callable[[Sequence[str], Version, str], Any]
-    #: Whether all values count, and are read together at the first occurrence. Otherwise the last one counts, but all
-    #: have to be well-formed.
-    reads_all: bool = False
-
-
-#: By the name of the parameter, in the order in which those of a group are read below 1.30.
-GROUP_READERS = {
-    'member_of': GroupReader(
-        'aggregates',
-        lambda values, version, suffix: parse_member_of(values, version, suffix, one_by_one=version >= (1, 30)),
-        reads_all=True,
-    ),
-    'resources': GroupReader('resources', lambda values, _version, _suffix: parse_resources(values[-1])),
-    'required': GroupReader('traits', lambda values, version, _suffix: parse_required(values, version), reads_all=True),
-    'in_tree': GroupReader('in_tree', lambda values, _version, _suffix: parse_uuid('in_tree', values[-1])),
-}
+_suffix_of = operator.attrgetter('suffix')
 
 
 def parse(text: str, version: Version) -> CandidateRequest:
@@ -86,17 +67,18 @@ def parse(text: str, version: Version) -> CandidateRequest:
     :param version: the microversion, which determines what the query string may contain.
     :raises BadQuery: the query string fails a check of api-ref/allocation-candidates.md.
     """
+    pairs = parse_query(text)
     values: dict[str, list[str]] = {}
     of_groups: list[GroupParameter] = []
-    for key, value in parse_query(text):
+    for key, value in pairs:
         values.setdefault(key, []).append(value)
         if match := _GROUP_KEY.fullmatch(key):
             of_groups.append(GroupParameter(match[2] or '', match[1], value))
     # The first error is reported. The order of the checks is in api-ref/allocation-candidates.md.
-    _validate(values, version)
-    if len({parameter.suffix for parameter in of_groups}) > MAX_REQUEST_GROUPS:
+    _validate(dict(pairs), values, version)
+    if len(set(map(_suffix_of, of_groups))) > MAX_REQUEST_GROUPS:
         raise BadQuery(f'{INVALID_QUERY}more than {MAX_REQUEST_GROUPS} request groups.')
-    root_traits = _parse_root_required(values.get('root_required', ()))
+    root_traits = _parse_root_required(values['root_required']) if 'root_required' in values else NameSetFilter()
     same_subtree = _parse_same_subtree(values.get('same_subtree', ()))
     groups = _parse_groups(of_groups, values, version)
     if version >= (1, 36):
@@ -121,9 +103,8 @@ def parse(text: str, version: Version) -> CandidateRequest:
     )
 
 
-def _validate(values: Values, version: Version) -> None:
+def _validate(params: dict[str, str], values: Values, version: Version) -> None:
     """Check the keys of a query string and the last value of each, and all values of ``_FIRST_VALUE_COUNTS``."""
-    params = {key: values_of_key[-1] for key, values_of_key in values.items()}
     for key, pattern in _FIRST_VALUE_COUNTS.items():
         for value in values.get(key, ()):
             if not re.match(pattern, value):
@@ -136,25 +117,23 @@ def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version:
 
     :param parameters: in the order of the URL.
     """
-    groups: dict[str, dict[str, Any]] = {parameter.suffix: {} for parameter in parameters}
     if version < (1, 30):
         # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
-        suffixes, names = list(groups), list(GROUP_READERS)
+        suffixes, names = list(dict.fromkeys(map(_suffix_of, parameters))), list(GROUP_READERS)
         parameters = sorted(parameters, key=lambda item: (suffixes.index(item.suffix), names.index(item.name)))
+    groups: dict[str, dict[str, Any]] = {}
     for suffix, name, value in parameters:
-        reader, fields = GROUP_READERS[name], groups[suffix]
-        if not reader.reads_all:
-            fields[reader.field] = reader.read([value], version, suffix)
-        elif reader.field not in fields:
-            fields[reader.field] = reader.read(values[f'{name}{suffix}'], version, suffix)
+        reader, fields = GROUP_READERS[name], groups.setdefault(suffix, {})
+        if reader.read_value:
+            fields[reader.field] = reader.read_value(value)
+        elif reader.read_all and reader.field not in fields:
+            fields[reader.field] = reader.read_all(values[f'{name}{suffix}'], version, suffix)
     return tuple([RequestGroup(suffix, bool(suffix), **fields) for suffix, fields in groups.items()])
 
 
 def _parse_root_required(values: Sequence[str]) -> NameSetFilter:
     if len(values) > 1:
         raise DuplicateQueryKey("Query parameter 'root_required' may be specified only once.")
-    if not values:
-        return NameSetFilter()
     required, forbidden = parse_traits(values[0])
     both = ', '.join(sorted(required & forbidden))
     if both:
@@ -215,7 +194,7 @@ def _check_conflicts(groups: Sequence[RequestGroup], version: Version) -> None:
     """Reject groups that require and forbid the same trait, or forbid all traits of an ``in:``."""
     conflicts = []
     for group in groups:
-        impossible = [any_of for any_of in group.traits.any_of if any_of <= group.traits.forbidden]
+        impossible = list(filter(group.traits.forbidden.issuperset, group.traits.any_of))
         if impossible:
             # Traits that are required alone are in one text, those of each ``in:`` in another.
             alone = frozenset().union(*[any_of for any_of in impossible if len(any_of) == 1])
@@ -285,17 +264,14 @@ def parse_traits(value: str) -> tuple[frozenset[str], frozenset[str]]:
     return _parse_traits(value, FORBIDDEN_TRAITS)
 
 
-def parse_member_of(
-    values: Sequence[str], version: Version, suffix: str = '', one_by_one: bool = False
-) -> NameSetFilter:
+def parse_member_of(values: Sequence[str], version: Version, suffix: str | None = None) -> NameSetFilter:
     """Read all values of ``member_of``: ``UUID`` or ``in:UUID,UUID``, with an optional ``!`` before it.
 
     The rules are in api-ref/resource-providers.md#lists-of-aggregates.
 
     :param values: the decoded values, in the order of the URL; may be empty.
     :param version: more than one value is allowed from 1.24 on, ``!`` from 1.32 on.
-    :param suffix: the suffix of the group, for the text of errors.
-    :param one_by_one: report the first malformed value; otherwise each check is made of all values before the next.
+    :param suffix: the suffix of the group; None for a list of providers.
     :raises BadQuery: there are several values or a ``!`` where this is not allowed, a list without ``in:``, or an
         element that is not a uuid.
     """
@@ -305,6 +281,8 @@ def parse_member_of(
     exclamation = '!' if version >= (1, 30) else ''
     any_of: dict[frozenset[str], None] = {}
     forbidden: frozenset[str] = frozenset()
+    # Since 1.30 the first malformed value of a group is reported; otherwise each check is made of all values.
+    one_by_one = suffix is not None and version >= (1, 30)
     for batch in [[value] for value in values] if one_by_one else [values]:
         for value in batch:
             if ',' in value and not value.startswith(('in:', f'{exclamation}in:')):
@@ -321,7 +299,9 @@ def parse_member_of(
             else:
                 any_of[uuids] = None
         if forbidden and version < FORBIDDEN_MEMBER_OF:
-            raise BadQuery(f'Forbidden member_of{suffix} parameters are not supported in the specified microversion')
+            raise BadQuery(
+                f'Forbidden member_of{suffix or ""} parameters are not supported in the specified microversion'
+            )
     return NameSetFilter(tuple(any_of), forbidden)
 
 
@@ -374,3 +354,25 @@ def _parse_amount(name: str, text: str) -> int:
     if sign == '-' or amount < 1:
         raise BadQuery(f'Requested resource {name} requires amount >= 1. Got: {text}.')
     return amount
+
+
+# The parameters of groups ---------------------------------------------------------------------------------------
+
+
+class GroupReader(NamedTuple):
+    """How the values of a parameter of a group become a field of its ``RequestGroup``."""
+
+    field: str
+    #: Converts a value. Of several the last one counts, but all have to be well-formed.
+    read_value: Callable[[str], Any] | None = None
+    #: Converts all values together, at the first occurrence. It also gets the microversion and the suffix.
+    read_all: Callable[[Sequence[str], Version, str], Any] | None = None
+
+
+#: By the name of the parameter, in the order in which those of a group are read below 1.30.
+GROUP_READERS = {
+    'member_of': GroupReader('aggregates', read_all=parse_member_of),
+    'resources': GroupReader('resources', read_value=parse_resources),
+    'required': GroupReader('traits', read_all=lambda values, version, _suffix: parse_required(values, version)),
+    'in_tree': GroupReader('in_tree', read_value=functools.partial(parse_uuid, 'in_tree')),
+}

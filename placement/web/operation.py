@@ -19,7 +19,7 @@ from webob import Request, Response, exc
 from placement import exception
 from placement.schemas import Schema, Version, Windows
 from placement.validation import Validator, for_version
-from placement.web import error_responses, http, microversion, request_log
+from placement.web import error_responses, http, microversion
 from placement.web.authentication import ENVIRON_KEY, RequestContext
 from placement.web.error_responses import ErrorMapping
 
@@ -160,7 +160,8 @@ class Operation:
             if http_error is None:
                 raise
             if http_error.code == exc.HTTPConflict.code:
-                LOG.info('Conflict: %s', request_log.shortened(error.for_operators))
+                # It may have thousands of names of the body.
+                LOG.info('Conflict: %.2048s', error.for_operators)
             try:
                 raise http_error from error
             finally:

@@ -116,12 +116,8 @@ def _log(environ: Mapping[str, Any], url: str, response: Mapping[str, Any], seco
 
 def quote(text: str) -> str:
     """Shorten text of a request to 2048 characters, and percent-encode it for a log line."""
-    return parse.quote(shortened(text).encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
-
-
-def shortened(text: str) -> str:
-    """Return at most 2048 characters of a text with names from requests."""
-    return text if len(text) <= _MAX_LENGTH else f'{text[:_MAX_LENGTH]}...'
+    quoted = parse.quote(text[:_MAX_LENGTH].encode('latin-1', 'replace'), safe=_URL_CHARACTERS)
+    return quoted if len(text) <= _MAX_LENGTH else f'{quoted}...'
 
 
 class RequestMetrics:

@@ -125,8 +125,10 @@ def _parse(parameter: str, value: str, minor: int) -> None:
     """Read a value with the parser of the parameter."""
     if parameter == 'root_required':
         parsing.parse_traits(value)
-    else:
-        parsing.GROUP_READERS[parameter].read([value], (1, minor), '')
+    elif read_all := parsing.GROUP_READERS[parameter].read_all:
+        read_all([value], (1, minor), '')
+    elif read_value := parsing.GROUP_READERS[parameter].read_value:
+        read_value(value)
 
 
 @functools.cache
