@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement import conf as placement_conf
-from placement import exception
+from placement import exception, log_format
 from placement.cmd.parser import DEV_DATABASE, OUTPUT_CLOSED, discard_output
 from placement.db import errors, migration
 from placement.db.api import Database
@@ -73,7 +73,7 @@ def run_command(program: str, failure_code: int, command: Callable[[], int]) -> 
             reason = 'interrupted'
         else:
             reason = 'the database reported: ' + str(error).partition('\n')[0]
-        print(f'{program}: {reason}', file=sys.stderr)
+        print(f'{program}: {log_format.printable(reason)}', file=sys.stderr)
         return failure_code
 
 

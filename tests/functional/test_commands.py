@@ -16,7 +16,7 @@ import pytest
 from alembic import script
 from oslo_config import cfg
 
-from placement import release
+from placement import exception, release
 from placement.cmd import api, manage, status
 from placement.cmd.command import run_command
 from placement.cmd.parser import OUTPUT_CLOSED, CommandParser
@@ -256,6 +256,15 @@ def test_an_interrupt_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert run_command('placement-status', status.FAILED, interrupted) == status.FAILED
     assert capsys.readouterr().err == 'placement-status: interrupted\n'
+
+
+def test_the_reason_of_a_failure_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def failed() -> int:
+        raise exception.ConfigurationInvalid(reason='the name host\x1b[31m\nforged is unknown')
+
+    assert run_command('placement-status', status.FAILED, failed) == status.FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(r'the name host\x1b[31m forged is unknown')
 
 
 @pytest.mark.parametrize('main', [manage.main, status.main])
