@@ -37,6 +37,8 @@ OPTIONS = nodes.OPTIONS | {
 }
 
 _MEMBER = 'FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid'
+#: Queries that have a row if it has lost its group, is a full member, and accepts writes.
+HAS_FAILED = f"SELECT 1 {_MEMBER} AND member_state = 'ERROR'"
 _ONLINE = f"SELECT 1 {_MEMBER} AND member_state = 'ONLINE'"
 _WRITABLE = f"{_ONLINE} AND member_role = 'PRIMARY' AND @@super_read_only = 0"
 

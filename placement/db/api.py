@@ -135,10 +135,12 @@ class Database:
             from one call to the next. It may raise ``RollbackAndDiagnose``.
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
             SQLite's lock was not released in time. After a ``RetryTransaction``, its ``error`` is raised instead.
+        :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or a subclass says what
+            happened. Nothing was committed, except perhaps after ``CommitUnknown``.
+        :raises DatabaseReadOnly: the database rejects changes, also on a new connection.
+        :raises SingleFailure: the server canceled a statement, or failed COMMIT in the last attempt.
         :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed, or
             ``work`` recorded nothing there.
-        :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or the server canceled a
-            statement. Except for ``CommitUnknown``, nothing was committed.
         """
         attempt = Attempt()
         with self._observed(writes=True):
@@ -214,8 +216,8 @@ class Database:
                 yield connection
             except BaseException as error:
                 connection.rollback()
-                # We closed the connection to a read-only database. So the server rolls back, as it does on ROLLBACK.
-                if slot and (not connection.invalidated or errors.is_read_only(error)):
+                # If we closed the connection, the server rolls back, as it does on ROLLBACK.
+                if slot and (not connection.invalidated or errors.row_of(error).closes_connections):
                     slot.state = SlotState.UNCHANGED
                 if errors.broke_early(error, connection):
                     raise ConnectionLost from error

@@ -267,10 +267,10 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     )
 
     @event.listens_for(engine, 'handle_error')
-    def close_if_read_only(context: sa.ExceptionContext) -> None:
-        # Another server may be the primary now, so this closes pooled connections, too, before their next use.
+    def count_as_disconnect(context: sa.ExceptionContext) -> None:
+        # SQLAlchemy then closes this connection, and each other one of the pool before its next use.
         error = context.sqlalchemy_exception
-        context.is_disconnect |= error is not None and errors.is_read_only(error)
+        context.is_disconnect |= error is not None and errors.row_of(error).closes_connections
 
     exc_filters.register_engine(engine)
     # It logs a traceback for each error that it does not know. Callers report these errors themselves, in one line.

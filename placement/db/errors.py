@@ -67,7 +67,11 @@ class RetryTransaction(Exception):
 
 
 class ErrorKind(enum.Enum):
-    """What an error of a statement means, and what ``Database.write`` does. ``ERRORS`` has what it means at COMMIT."""
+    """What an error means, and what ``Database.write`` does after a statement that raised it.
+
+    After a COMMIT it does the same if the row of ``ERRORS`` has ``excludes_commit``. Otherwise the change log decides,
+    whatever the kind is: the result is returned, or the transaction is run again, or there is a 503.
+    """
 
     #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
     CONFLICT = enum.auto()
@@ -80,7 +84,8 @@ class ErrorKind(enum.Enum):
     #: The database rejects changes; later it, or another server, may accept them. The transaction is run again on a
     #: new connection, but not twice in a row, and then a 503.
     READ_ONLY = enum.auto()
-    #: The database cannot be reached: a 503. If the connection broke early, it is as for ``READ_ONLY``.
+    #: The database cannot be reached, or begins no transaction: a 503. If the connection was broken or closed early, it
+    #: is as for ``READ_ONLY``.
     UNAVAILABLE = enum.auto()
     #: Our tables are not there: a 503.
     TABLE_MISSING = enum.auto()
@@ -107,11 +112,14 @@ class KnownError(NamedTuple):
     has_disconnects: bool = False
     #: Whether there is evidence that a transaction is not committed if its COMMIT raises this. Without, it is in doubt.
     excludes_commit: bool = False
+    #: Whether the connections of the pool are closed, because a new one may reach another server, which accepts the
+    #: transaction (``connections.create_engine``).
+    closes_connections: bool = False
 
     def match(self, error: BaseException) -> bool:
         """Return whether ``error`` is in this row."""
         has_code = re.fullmatch(self.codes, _code(error)) and re.search(self.message, str(_driver_error(error)))
-        return bool(has_code) or isinstance(error, self.types) or (self.has_disconnects and is_disconnect(error))
+        return bool(has_code) or isinstance(error, self.types) or (self.has_disconnects and _is_invalidated(error))
 
 
 #: What each error means, in a statement and at COMMIT. The first row that matches counts. The comments name the codes,
@@ -120,13 +128,17 @@ ERRORS = (
     # The option read_only: the server checks it at COMMIT, too, and rolls back
     # (``test_a_server_that_was_demoted_before_a_commit_rolls_back``). InnoDB or the transaction is read-only (1836,
     # 1792): then there is nothing to commit.
-    KnownError(ErrorKind.READ_ONLY, '1290|1792|1836', excludes_commit=True),
+    KnownError(ErrorKind.READ_ONLY, '1290|1792|1836', excludes_commit=True, closes_connections=True),
     # SQLite writes the pages of a transaction at COMMIT, and only after all of them the mark that commits it
     # (sqlite.org/wal.html; ``test_a_full_disk_below_sqlite_is_one_line``).
-    KnownError(ErrorKind.READ_ONLY, 'SQLITE_READONLY.*|SQLITE_FULL', excludes_commit=True),
+    KnownError(ErrorKind.READ_ONLY, 'SQLITE_READONLY.*|SQLITE_FULL', excludes_commit=True, closes_connections=True),
     # The disk (1021, 53100) or the table space (1114) is full: the log that makes COMMIT permanent may have been
     # written before. A standby of PostgreSQL (25006): nothing is known about COMMIT.
-    KnownError(ErrorKind.READ_ONLY, '1021|1114|53100|25006'),
+    KnownError(ErrorKind.READ_ONLY, '1021|1114|53100|25006', closes_connections=True),
+    # The server is not in its cluster: a Galera node is not ready (1047). A member of Group Replication begins no
+    # transaction, because it has left its group (3783, 3796) or leaves it (3782, 3799)
+    # (``test_a_member_that_has_left_its_group_is_unavailable``).
+    KnownError(ErrorKind.UNAVAILABLE, '1047|3782|3783|3796|3799', closes_connections=True),
     # Nobody knows what happened before the connection or the file failed.
     KnownError(
         ErrorKind.UNAVAILABLE,
@@ -138,7 +150,6 @@ ERRORS = (
         '4031|'
         '1040|1203|'  # too many clients
         '1053|'  # the server shuts down
-        '1047|'  # Galera node is not ready
         # PostgreSQL.
         '08.*|'  # connection exceptions
         '57P.*|'  # shutting down, starting, ``idle_session_timeout``
@@ -174,8 +185,9 @@ ERRORS = (
     # A statement is canceled at any moment, also when the transaction is already committed: KILL QUERY (1317).
     KnownError(ErrorKind.INTERRUPTED, '1317'),
     # ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On PostgreSQL
-    # ``pg_cancel_backend`` or ``statement_timeout`` (57014).
-    KnownError(ErrorKind.CANCELED, '1969|3024|57014'),
+    # ``pg_cancel_backend`` or ``statement_timeout`` (57014). A transaction of Group Replication has waited for other
+    # members for ``wait_timeout`` before it began (3781, 3797, 3798).
+    KnownError(ErrorKind.CANCELED, '1969|3024|57014|3781|3797|3798'),
     KnownError(ErrorKind.TABLE_MISSING, '1146|42P01'),
     KnownError(ErrorKind.TABLE_MISSING, 'SQLITE_ERROR', message='no such table'),
     KnownError(ErrorKind.OTHER, '.*'),
@@ -204,11 +216,6 @@ def is_conflict(error: BaseException) -> bool:
     return classify(error) in CONFLICTS
 
 
-def is_read_only(error: BaseException) -> bool:
-    """Return whether the database rejects changes at the moment."""
-    return any(row.match(error) for row in ERRORS if row.kind is ErrorKind.READ_ONLY)
-
-
 def is_deadlock(error: BaseException) -> bool:
     """Return whether ``error`` says that the database rolled the transaction back because of a deadlock."""
     return _code(error) in {'1213', '40P01'}
@@ -223,12 +230,8 @@ def is_concurrent_change_of_schema(error: BaseException) -> bool:
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Return whether the connection broke. One that we closed because the database is read-only did not break.
-
-    This relies on SQLAlchemy's flag, because psycopg raises the same OperationalError without a SQLSTATE for a
-    statement that it cannot send, such as one with too many parameters.
-    """
-    return bool(getattr(_unwrapped(error), 'connection_invalidated', False)) and not is_read_only(error)
+    """Return whether no statement can be sent on the connection: it broke, or its server is not in its cluster."""
+    return _is_invalidated(error) and classify(error) is ErrorKind.UNAVAILABLE
 
 
 def broke_early(error: BaseException, connection: sa.Connection) -> bool:
@@ -259,6 +262,15 @@ def _unwrapped(error: BaseException) -> BaseException:
     if isinstance(error, db_exc.DBError) and error.inner_exception is not None:
         return error.inner_exception
     return error
+
+
+def _is_invalidated(error: BaseException) -> bool:
+    """Return whether the connection is closed: it broke, or the service closed it (``KnownError.closes_connections``).
+
+    This relies on SQLAlchemy's flag, because psycopg raises the same OperationalError without a SQLSTATE for a
+    statement that it cannot send, such as one with too many parameters.
+    """
+    return bool(getattr(_unwrapped(error), 'connection_invalidated', False))
 
 
 @contextlib.contextmanager

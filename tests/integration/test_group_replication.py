@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from placement import exception
+from placement.db import change_log, tables
 from tests.integration import caches, races
 from tests.support import applications, databases, servers
 from tests.support.history.client import Client
@@ -110,13 +112,51 @@ def test_a_claim_that_an_isolated_primary_rejects_may_have_been_made(
         wait_until(lambda: others[0].value(f'SELECT used FROM {url.database}.placement_inventories') == 2)
         assert response.status_code == 503
         assert 'The change may have been made, or may still be made' in response.text
-        # For the tests that follow.
-        primary.query('STOP GROUP_REPLICATION')
-        primary.query("START GROUP_REPLICATION USER = 'root'")
-        wait_until(lambda: group.is_ready(primary))
-        for node in group.nodes:
-            node.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = DEFAULT')
-        group.switch_primary(primary)
+        rejoin(group, primary)
+
+
+def test_a_member_that_has_left_its_group_is_unavailable(
+    group: mysql.Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ``BEFORE`` it rejects reads, too, on every connection."""
+    member, *others = group.nodes
+    processes = [node.process for node in others if node.process]
+    for node in group.nodes:
+        node.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = 1')
+    with databases.fresh(sa.make_url(member.url())) as url:
+        consistent = url.update_query_dict({'init_command': "SET SESSION group_replication_consistency = 'BEFORE'"})
+        with applications.application(consistent) as app, applications.database(consistent) as unconnected:
+            host = create_provider(app, VCPU=8)
+            requests: list[tuple[str, str, Any]] = [
+                ('GET', '/resource_providers', None),
+                ('GET', '/allocation_candidates?resources=VCPU:1', None),
+                ('PUT', f'/allocations/{uuid.uuid4()}', claim_body({host: {'VCPU': 2}})),
+            ]
+            for process in processes:
+                process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: member.value(mysql.HAS_FAILED) is not None)
+                responses = [send_request(app, *request) for request in requests]
+                with pytest.raises(exception.DatabaseUnavailable):
+                    unconnected.fetch_all(sa.select(tables.traits))
+            finally:
+                for process in processes:
+                    process.send_signal(signal.SIGCONT)
+                rejoin(group, member)
+            assert [(answer.status_int, answer.headers.get('Retry-After')) for answer in responses] == [(503, '2')] * 3
+            assert '(3796, ' in caplog.text
+            assert not [record for record in caplog.records if record.exc_info]
+            assert [send_request(app, *request).status_int for request in requests] == [200, 200, 204]
+
+
+def rejoin(group: mysql.Cluster, member: nodes.Node) -> None:
+    """Bring a member that has lost the majority back into the group, as its primary, for the tests that follow."""
+    member.query('STOP GROUP_REPLICATION')
+    member.query("START GROUP_REPLICATION USER = 'root'")
+    wait_until(lambda: group.is_ready(member))
+    for node in group.nodes:
+        node.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = DEFAULT')
+    group.switch_primary(member)
 
 
 @pytest.fixture(scope='module')
@@ -149,6 +189,22 @@ def services(urls: list[sa.URL], tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.mark.parametrize('race', races.RACES)
 def test_race_on_several_primaries(services: list[str], race: str) -> None:
     races.RACES[race](services)
+
+
+def test_a_transaction_that_waits_too_long_for_other_members_is_canceled(urls: list[sa.URL]) -> None:
+    """A member cannot write what the others have committed, so its readers wait for ``wait_timeout``, with 3797."""
+    impatient = urls[0].update_query_dict({'init_command': 'SET SESSION wait_timeout = 1'})
+    # With ``BEFORE``, its last ROLLBACK would wait for the lock that it holds.
+    eventual = urls[0].update_query_dict({'init_command': "SET SESSION group_replication_consistency = 'EVENTUAL'"})
+    locker = sa.create_engine(eventual, poolclass=sa.NullPool, isolation_level='AUTOCOMMIT')
+    with applications.database(urls[1]) as writer, applications.database(impatient) as reader:
+        writer.sync()
+        with locker.connect() as connection:
+            connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK')
+            writer.write(change_log.record_names)
+            with pytest.raises(exception.SingleFailure, match='not available') as raised:
+                reader.fetch_all(sa.select(tables.change_log_slots))
+    assert '(3797, ' in raised.value.for_operators
 
 
 def test_searching_on_one_primary_what_was_written_on_another(services: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 
 from placement.db import errors
 from placement.db.errors import ErrorKind
@@ -42,67 +43,74 @@ def sqlite(name: str, text: str = '') -> Exception:
     return error
 
 
-#: Errors, their kinds, and whether a COMMIT that fails with them has certainly not committed.
-KNOWN: list[tuple[Exception | Closing, ErrorKind, bool]] = [
-    (mysql(1213), ErrorKind.CONFLICT, True),
-    (mysql(1205), ErrorKind.CONFLICT, True),
-    (mysql(3100), ErrorKind.CONFLICT, False),
-    (mysql(3101), ErrorKind.CONFLICT, False),
-    (mysql(3572), ErrorKind.CONFLICT, True),
-    (mysql(1180, 'Got error 149 "Lock deadlock" during COMMIT'), ErrorKind.CONFLICT, True),
-    (mysql(1180, 'Got error 1490 during COMMIT'), ErrorKind.OTHER, False),
-    (mysql(1317), ErrorKind.INTERRUPTED, False),
-    (mysql(1969), ErrorKind.CANCELED, False),
-    (Closing(mysql(1290)), ErrorKind.READ_ONLY, True),
-    (Closing(mysql(1021)), ErrorKind.READ_ONLY, False),
-    (mysql(1040), ErrorKind.UNAVAILABLE, False),
-    (Closing(mysql(1047)), ErrorKind.UNAVAILABLE, False),
-    (Closing(mysql(2013)), ErrorKind.UNAVAILABLE, False),
-    (Closing(mysql(4031)), ErrorKind.UNAVAILABLE, False),
-    (mysql(1146), ErrorKind.TABLE_MISSING, False),
-    (postgresql('40P01'), ErrorKind.CONFLICT, True),
-    (postgresql('40001'), ErrorKind.CONFLICT, True),
-    (postgresql('40003'), ErrorKind.OTHER, False),
-    (postgresql('57014'), ErrorKind.CANCELED, False),
-    (Closing(postgresql('57014')), ErrorKind.UNAVAILABLE, False),
-    (Closing(postgresql('53100')), ErrorKind.READ_ONLY, False),
-    (Closing(postgresql('25006')), ErrorKind.READ_ONLY, False),
-    (Closing(postgresql('25P03')), ErrorKind.UNAVAILABLE, False),
-    (Closing(postgresql('57P01')), ErrorKind.UNAVAILABLE, False),
-    (postgresql('57P03'), ErrorKind.UNAVAILABLE, False),
-    (Closing(postgresql('57P05')), ErrorKind.UNAVAILABLE, False),
-    (Closing(DriverError('the connection is closed')), ErrorKind.UNAVAILABLE, False),
-    (sqlite('SQLITE_BUSY'), ErrorKind.SQLITE_BUSY, True),
-    (sqlite('SQLITE_BUSY_SNAPSHOT'), ErrorKind.CONFLICT, True),
-    (sqlite('SQLITE_LOCKED_SHAREDCACHE'), ErrorKind.CONFLICT, True),
-    (Closing(sqlite('SQLITE_FULL')), ErrorKind.READ_ONLY, True),
-    (sqlite('SQLITE_IOERR'), ErrorKind.UNAVAILABLE, False),
-    (sqlite('SQLITE_ERROR', 'no such table: t'), ErrorKind.TABLE_MISSING, False),
-    (ZeroDivisionError(), ErrorKind.OTHER, False),
+#: Kinds of errors, whether a COMMIT that fails with them has certainly not committed, whether the service closes its
+#: connections, and the errors.
+KNOWN: list[tuple[ErrorKind, bool, bool, list[Exception | Closing]]] = [
+    (ErrorKind.READ_ONLY, True, True, [mysql(1290), mysql(1792), mysql(1836), Closing(mysql(1290))]),
+    (ErrorKind.READ_ONLY, True, True, [sqlite('SQLITE_READONLY_DBMOVED'), sqlite('SQLITE_FULL')]),
+    (ErrorKind.READ_ONLY, False, True, [mysql(1021), mysql(1114), postgresql('53100'), postgresql('25006')]),
+    (
+        ErrorKind.UNAVAILABLE,
+        False,
+        True,
+        [mysql(1047), mysql(3782), mysql(3783), mysql(3796), mysql(3799), Closing(mysql(3796))],
+    ),
+    (ErrorKind.UNAVAILABLE, False, False, [mysql(2002), mysql(2003), mysql(2006), mysql(2013), mysql(2055)]),
+    (ErrorKind.UNAVAILABLE, False, False, [mysql(1158), mysql(1159), mysql(1160), mysql(1161), mysql(1927)]),
+    (ErrorKind.UNAVAILABLE, False, False, [mysql(4031), mysql(1040), mysql(1203), mysql(1053)]),
+    (ErrorKind.UNAVAILABLE, False, False, [postgresql('08006'), postgresql('57P01'), postgresql('53300')]),
+    (ErrorKind.UNAVAILABLE, False, False, [postgresql('25P03'), postgresql('25P04'), Closing(postgresql('57014'))]),
+    (ErrorKind.UNAVAILABLE, False, False, [sqlite('SQLITE_IOERR_READ'), sqlite('SQLITE_NOTADB')]),
+    (ErrorKind.UNAVAILABLE, False, False, [sqlite('SQLITE_CORRUPT'), sqlite('SQLITE_CANTOPEN')]),
+    (ErrorKind.UNAVAILABLE, False, False, [db_exc.DBConnectionError(), db_exc.DBNonExistentDatabase('')]),
+    (ErrorKind.UNAVAILABLE, False, False, [sa.exc.TimeoutError(), Closing(DriverError('the connection is closed'))]),
+    (ErrorKind.CONFLICT, False, False, [mysql(3100), mysql(3101)]),
+    (ErrorKind.CONFLICT, True, False, [mysql(1213), mysql(1180, 'Got error 149 "Lock deadlock" during COMMIT')]),
+    (ErrorKind.CONFLICT, True, False, [mysql(1205), mysql(3572), mysql(1020), postgresql('55P03')]),
+    (ErrorKind.CONFLICT, True, False, [postgresql('40P01'), postgresql('40001')]),
+    (ErrorKind.CONFLICT, True, False, [db_exc.DBDeadlock(), db_exc.DBReferenceError('', '', '', '')]),
+    (ErrorKind.CONFLICT, True, False, [sqlite('SQLITE_LOCKED_SHAREDCACHE'), sqlite('SQLITE_BUSY_SNAPSHOT')]),
+    (ErrorKind.SQLITE_BUSY, True, False, [sqlite('SQLITE_BUSY')]),
+    (ErrorKind.INTERRUPTED, False, False, [mysql(1317)]),
+    (
+        ErrorKind.CANCELED,
+        False,
+        False,
+        [mysql(1969), mysql(3024), mysql(3781), mysql(3797), mysql(3798), postgresql('57014')],
+    ),
+    (ErrorKind.TABLE_MISSING, False, False, [mysql(1146), postgresql('42P01')]),
+    (ErrorKind.TABLE_MISSING, False, False, [sqlite('SQLITE_ERROR', 'no such table: t')]),
+    (ErrorKind.OTHER, False, False, [mysql(1180, 'Got error 1490 during COMMIT'), postgresql('40003')]),
+    (ErrorKind.OTHER, False, False, [sqlite('SQLITE_ERROR', 'syntax error'), ZeroDivisionError()]),
 ]
 
 
-def of_driver(error: Exception | Closing) -> Exception:
+def raised(error: Exception | Closing) -> Exception:
     """As SQLAlchemy raises it."""
-    if isinstance(error, ZeroDivisionError):
-        return error
     if isinstance(error, Closing):
         return sa.exc.OperationalError('COMMIT', None, error.error, connection_invalidated=True)
-    return sa.exc.OperationalError('COMMIT', None, error)
+    if isinstance(error, DriverError | sqlite3.Error):
+        return sa.exc.OperationalError('COMMIT', None, error)
+    return error
 
 
 @pytest.mark.parametrize(
-    ('error', 'kind', 'excludes_commit'),
-    KNOWN,
-    ids=lambda value: repr(value) if isinstance(value, Exception | Closing) else None,
+    ('error', 'expected'),
+    [pytest.param(error, expected, id=repr(error)) for *expected, known in KNOWN for error in known],
 )
-def test_the_kind_of_an_error(error: Exception | Closing, kind: ErrorKind, excludes_commit: bool) -> None:
-    row = errors.row_of(of_driver(error))
-    assert (row.kind, row.excludes_commit) == (kind, excludes_commit)
+def test_the_kind_of_an_error(error: Exception | Closing, expected: list[object]) -> None:
+    row = errors.row_of(raised(error))
+    assert [row.kind, row.excludes_commit, row.closes_connections] == expected
 
 
-def test_each_row_of_the_table_is_tested() -> None:
-    assert {errors.row_of(of_driver(error)) for error, _, _ in KNOWN} == set(errors.ERRORS)
+def test_each_code_and_type_has_an_example() -> None:
+    """One that does not close the connection, because any that does is ``UNAVAILABLE``, whatever its code is."""
+    examples = [raised(error) for *_, known in KNOWN for error in known if not isinstance(error, Closing)]
+    for row in errors.ERRORS:
+        matching = [error for error in examples if errors.row_of(error) is row]
+        codes = [errors._code(error) for error in matching]
+        assert [code for code in row.codes.split('|') if not any(re.fullmatch(code, tested) for tested in codes)] == []
+        assert [type_ for type_ in row.types if not any(isinstance(error, type_) for error in matching)] == []
 
 
 def test_the_documentation_has_the_codes_of_a_read_only_database() -> None:
