@@ -20,11 +20,12 @@ from typing import Any, TypeVar
 
 import os_resource_classes
 import os_traits
+import pytest
 import sqlalchemy as sa
 
 from placement import exception
 from placement.db.api import Database
-from tests.support import applications, objects, servers
+from tests.support import applications, logs, objects, servers
 from tests.support.history import check
 from tests.support.history.client import Client, Reply
 from tests.support.http_client import claim_body
@@ -410,6 +411,39 @@ def no_claim_is_written_by_halves(opened: Sequence[Database]) -> None:
             assert list(tx.execute(sa.text(usages)).scalars()) == [len(accepted)] * 2
             assert tx.execute(sa.text(rows)).one() == (2 * len(accepted), len(accepted))
     assert len(accepted) > 100
+
+
+def a_commit_that_conflicts_is_rolled_back(opened: Sequence[Database], monkeypatch: pytest.MonkeyPatch) -> Exception:
+    """A change on the second server of a cluster makes COMMIT on the first one fail.
+
+    When the transaction is run again, no server has anything of the first attempt, and in the end only the second
+    attempt has taken effect. Return the driver's error.
+    """
+    first, second, _ = opened
+    first.sync()
+    contested, other = logs.add_providers(first, 2)[-2:]
+    seen: list[list[tuple[int, int]]] = []
+
+    def see() -> None:
+        """Read the generations of both providers on each server."""
+        seen.append([])
+        for db in opened:
+            with db.reader() as tx:
+                logs.check(tx)
+                generations = logs.generations(tx)
+                seen[-1].append((generations.get(contested, 0), generations.get(other, 0)))
+
+    def work(tx: sa.Connection) -> None:
+        if failures:
+            see()
+        logs.move(tx, [contested, other])
+
+    failures = logs.before_commit(first, monkeypatch, lambda: second.write(lambda tx: logs.move(tx, [contested])))
+    first.write(work)
+    see()
+    assert seen == [[(1, 0)] * 3, [(2, 1)] * 3]
+    (failure,) = failures
+    return failure
 
 
 def all_came_up(database_urls: Iterable[str | sa.URL], directory: pathlib.Path) -> None:

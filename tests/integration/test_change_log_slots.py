@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -422,24 +422,6 @@ def test_a_connection_that_breaks_in_the_commit(url: sa.URL, db: Database, provi
         assert set(logs.generations(tx).values()) == {3}
 
 
-def before_commit(db: Database, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> list[Any]:
-    """Call ``action`` before the next COMMIT. Return a list, to which the driver's error of this COMMIT is appended."""
-    commit = db.engine.dialect.do_commit
-    failures: list[Any] = []
-
-    def act_and_commit(connection: Any) -> None:
-        monkeypatch.setattr(db.engine.dialect, 'do_commit', commit)
-        action()
-        try:
-            commit(connection)
-        except Exception as error:
-            failures.append(error)
-            raise
-
-    monkeypatch.setattr(db.engine.dialect, 'do_commit', act_and_commit)
-    return failures
-
-
 #: What ends a session that does nothing in a transaction, and the codes that its COMMIT may fail with. MySQL sends
 #: 4031, which PyMySQL reports as a lost connection, because the packet is no answer.
 IDLE_LIMITS: dict[str, tuple[str, set[int | str]]] = {
@@ -464,7 +446,7 @@ def test_a_session_that_the_server_ends_before_its_commit(
         return 'result'
 
     db.engine.dispose()
-    failures = before_commit(db, monkeypatch, lambda: wait_until(lambda: not databases.has_other_sessions(url)))
+    failures = logs.before_commit(db, monkeypatch, lambda: wait_until(lambda: not databases.has_other_sessions(url)))
     assert db.write(work) == 'result'
     (failure,) = failures
     assert (getattr(failure, 'sqlstate', None) or failure.args[0]) in codes
@@ -493,7 +475,7 @@ def test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back(
             tx.exec_driver_sql('SET SESSION lock_wait_timeout = 1')
             logs.move(tx, providers)
 
-        failures = before_commit(
+        failures = logs.before_commit(
             db, monkeypatch, lambda: connection.exec_driver_sql('FLUSH TABLES WITH READ LOCK').close()
         )
         db.write(work)

@@ -108,6 +108,16 @@ def test_no_claim_is_written_by_halves(node_urls: list[sa.URL]) -> None:
         races.no_claim_is_written_by_halves(opened)
 
 
+def test_a_commit_that_certification_rejects_is_rolled_back(
+    node_urls: list[sa.URL], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
+        failure = races.a_commit_that_conflicts_is_rolled_back(opened, monkeypatch)
+    assert failure.args[0] == 1213
+    assert 'A COMMIT failed' not in caplog.text
+
+
 def test_history_with_a_node_and_workers_killed(
     cluster: galera.Cluster, node_urls: list[sa.URL], fleet_of_servers: list[servers.Server]
 ) -> None:

@@ -191,6 +191,16 @@ def test_race_on_several_primaries(services: list[str], race: str) -> None:
     races.RACES[race](services)
 
 
+def test_a_commit_that_certification_rejects_is_rolled_back(
+    urls: list[sa.URL], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(applications.database(url)) for url in urls]
+        failure = races.a_commit_that_conflicts_is_rolled_back(opened, monkeypatch)
+    assert failure.args == (1180, "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT")
+    assert 'A COMMIT failed' not in caplog.text
+
+
 def test_a_transaction_that_waits_too_long_for_other_members_is_canceled(urls: list[sa.URL]) -> None:
     """A member cannot write what the others have committed, so its readers wait for ``wait_timeout``, with 3797."""
     impatient = urls[0].update_query_dict({'init_command': 'SET SESSION wait_timeout = 1'})

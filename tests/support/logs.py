@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -68,6 +68,24 @@ def append(tx: sa.Connection, slot: change_log.Slot) -> None:
     for text, rows in slot.statements(tx.dialect.name, {change_log.NO_PROVIDER: change_log.ChangeKind.NAMES}):
         if tx.exec_driver_sql(text).rowcount != rows:
             raise change_log.SlotTaken
+
+
+def before_commit(db: Database, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> list[Any]:
+    """Call ``action`` before the next COMMIT. Return a list, to which the driver's error of this COMMIT is appended."""
+    commit = db.engine.dialect.do_commit
+    failures: list[Any] = []
+
+    def act_and_commit(connection: Any) -> None:
+        monkeypatch.setattr(db.engine.dialect, 'do_commit', commit)
+        action()
+        try:
+            commit(connection)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    monkeypatch.setattr(db.engine.dialect, 'do_commit', act_and_commit)
+    return failures
 
 
 def next_slot(db: Database) -> change_log.Slot:
