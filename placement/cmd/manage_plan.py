@@ -13,7 +13,7 @@ from placement.cache.refresh import ProviderCache
 from placement.cmd import output
 from placement.db.api import Database
 from placement.ops.display_names import DisplayNames
-from placement.ops.planning import drain, failures, flavors, ratio, sentences
+from placement.ops.planning import drain, failures, flavors, plan_sentences, ratio
 from placement.ops.planning.drain import DrainPlan, Verdict
 from placement.ops.planning.failures import FailureReport
 from placement.ops.planning.flavors import FlavorFit
@@ -56,19 +56,19 @@ def run_drain(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
     """Plan the moves from some hosts, print the plan, and return the exit code of its verdict."""
     with output.waiting('Planning ...'):
         plan = drain.plan_drain(db, args.hosts, _aggregate(args, conf), _options(args))
-    texts = sentences.drain_sentences(plan)
+    texts = plan_sentences.drain_sentences(plan)
     output.warn_of_usage_mismatches(plan.usage_mismatches)
     if args.format == 'json':
-        output.print_json(sentences.document(texts, plan))
+        output.print_json(plan_sentences.document(texts, plan))
     else:
         output.print_lines(texts)
         _print_unplaced(plan)
-        destinations = sentences.destinations(plan)
+        destinations = plan_sentences.destinations(plan)
         rows = [(host.display_name, f'{count:,}') for host, count in destinations[:_ROWS]]
         _print_table(('Destination', 'Consumers'), rows, len(destinations), 'host')
         if destinations:
             output.print_lines(['--format json has the moves.'])
-        output.print_lines(['', sentences.MEANING])
+        output.print_lines(['', plan_sentences.MEANING])
     return _EXIT_CODES[plan.verdict]
 
 
@@ -80,7 +80,7 @@ def _print_unplaced(plan: DrainPlan) -> None:
             closest = item.closest_host.display_name
             lacks = units.amounts_text(item.closest_lacks) or 'nothing that is left'
         figures = (f'{item.consumers:,}', f'{item.eligible_hosts:,}')
-        rows.append((sentences.size(item.resources), *figures, closest, lacks))
+        rows.append((plan_sentences.size(item.resources), *figures, closest, lacks))
     headings = ('Not placed', 'Consumers', 'Eligible\nhosts', 'Closest host', 'Lacks there')
     _print_table(headings, rows, len(plan.not_placed), 'size')
 
@@ -93,14 +93,14 @@ def run_failures(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -
     report = failures.check_failures(
         db, _options(args), _aggregate(args, conf), lambda trees: output.with_progress('Checking hosts', trees)
     )
-    texts = sentences.failure_sentences(report)
+    texts = plan_sentences.failure_sentences(report)
     output.warn_of_usage_mismatches(report.usage_mismatches)
     if args.format == 'json':
-        output.print_json(sentences.document(texts, report))
+        output.print_json(plan_sentences.document(texts, report))
     else:
         output.print_lines(texts)
         _print_failed(report)
-        output.print_lines(['', sentences.MEANING])
+        output.print_lines(['', plan_sentences.MEANING])
     verdicts = {host.verdict for host in report.not_evacuable_hosts}
     return CANNOT if Verdict.CANNOT in verdicts else NOT_FOUND if verdicts else FITS
 
@@ -131,9 +131,9 @@ def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
         read_at = timeutils.utcnow(with_timezone=True)
         snapshot = ProviderCache(db).up_to_date()
         report = ratio.compare_ratio(snapshot, name, value, _aggregate(args, conf), listed)
-    texts = sentences.ratio_sentences(report)
+    texts = plan_sentences.ratio_sentences(report)
     if args.format == 'json':
-        output.print_json(sentences.document(texts, report, read_at=read_at))
+        output.print_json(plan_sentences.document(texts, report, read_at=read_at))
     else:
         output.print_lines(texts)
         _print_ratio(report)
@@ -141,7 +141,7 @@ def run_ratio(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) -> i
 
 
 def _print_ratio(report: RatioReport) -> None:
-    rows = sentences.ratio_rows(report)
+    rows = plan_sentences.ratio_rows(report)
     _print_table(('', 'Now', 'Then'), rows, len(rows), 'figure')
     above = [
         (provider.name, units.used_of_capacity(report.resource_class, provider.used, provider.capacity))
@@ -160,13 +160,13 @@ def run_flavors(args: argparse.Namespace, conf: cfg.ConfigOpts, db: Database) ->
     fits = flavors.count_flavors(
         snapshot, listed, args.by_aggregate, lambda items: output.with_progress('Counting', items)
     )
-    texts = sentences.flavor_sentences(fits)
+    texts = plan_sentences.flavor_sentences(fits)
     if args.format == 'json':
-        output.print_json({'sentences': texts, 'read_at': read_at, 'flavors': sentences.data(fits)})
+        output.print_json({'sentences': texts, 'read_at': read_at, 'flavors': plan_sentences.data(fits)})
     else:
         output.print_lines(texts)
         _print_fits(fits, output.display_names(conf))
-        output.print_lines(['', sentences.FITS_MEANING])
+        output.print_lines(['', plan_sentences.FITS_MEANING])
     return FITS
 
 
@@ -174,7 +174,7 @@ def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
     rows = [
         (
             fit.name,
-            sentences.fit_text(fit),
+            plan_sentences.fit_text(fit),
             f'{fit.count.prevented_by_pools:,}',
             f'{fit.prevented_by_traits:,}',
             f'{fit.prevented_by_fragmentation:,}',
@@ -184,7 +184,7 @@ def _print_fits(fits: list[FlavorFit], names: DisplayNames) -> None:
     prevented = (f'Prevented by\n{what}' for what in ('pools', 'traits', 'fragmentation'))
     _print_table(('Flavor', 'Fit', *prevented), rows, len(rows), 'flavor')
     aggregates = [
-        (names.label(uuid), *(sentences.fit_text(fit, uuid) for fit in fits))
+        (names.label(uuid), *(plan_sentences.fit_text(fit, uuid) for fit in fits))
         for uuid in sorted(fits[0].by_aggregate, key=names.label)
     ]
     flavors_by_name = (output.shown(fit.name) for fit in fits)

@@ -13,7 +13,7 @@ from oslo_log import log
 
 from placement.db import errors
 from placement.db.api import Database
-from placement.ops.planning import failures, sentences
+from placement.ops.planning import failures, plan_sentences
 from placement.ops.planning.loads import PlanOptions
 
 LOG = log.getLogger(__name__)
@@ -125,6 +125,6 @@ def plan_query(db: Database, options: Any) -> BackgroundQuery[dict[str, Any]]:
     def check() -> dict[str, Any]:
         report = failures.check_failures(db, PlanOptions())
         listed = dataclasses.replace(report, not_evacuable_hosts=report.not_evacuable_hosts[:_LISTED_HOSTS])
-        return sentences.document(sentences.failure_sentences(report), listed)
+        return plan_sentences.document(plan_sentences.failure_sentences(report), listed)
 
     return BackgroundQuery('plan', check, options.plan_interval or -1)

@@ -14,7 +14,7 @@ from placement.claims.claim import replace_allocations
 from placement.claims.requested import ConsumerClaim
 from placement.db.api import Database
 from placement.ops.fingerprint import read_fingerprint
-from placement.ops.planning import drain, failures, flavors, ratio, sentences
+from placement.ops.planning import drain, failures, flavors, plan_sentences, ratio
 from placement.ops.planning.loads import PlanOptions
 from tests.support import applications, logs
 from tests.support.clouds import Provider, create_cloud, nested, uuid_of
@@ -48,18 +48,18 @@ def answers(db: Database) -> dict[str, Any]:
     counts = flavors.count_flavors(snapshot, FLAVORS, by_aggregate=True)
     report = ratio.compare_ratio(snapshot, 'VCPU', 2.0, None, FLAVORS)
     documents = {
-        'flavors': {'sentences': sentences.flavor_sentences(counts), 'flavors': sentences.data(counts)},
-        'ratio': sentences.document(sentences.ratio_sentences(report), report),
+        'flavors': {'sentences': plan_sentences.flavor_sentences(counts), 'flavors': plan_sentences.data(counts)},
+        'ratio': plan_sentences.document(plan_sentences.ratio_sentences(report), report),
     }
     for options in OPTIONS:
         for hosts in (*([name] for name in [*HOSTS, 'flat']), HOSTS[:2]):
             plan = drain.plan_drain(db, hosts, None, options)
-            documents[f'drain {hosts} {options}'] = sentences.document(sentences.drain_sentences(plan), plan)
+            documents[f'drain {hosts} {options}'] = plan_sentences.document(plan_sentences.drain_sentences(plan), plan)
         failure_report = failures.check_failures(db, options)
-        failure_sentences = sentences.failure_sentences(failure_report)
-        documents[f'failures {options}'] = sentences.document(failure_sentences, failure_report)
+        failure_sentences = plan_sentences.failure_sentences(failure_report)
+        documents[f'failures {options}'] = plan_sentences.document(failure_sentences, failure_report)
     plan = drain.plan_drain(db, [], uuid_of('rack-b'), PlanOptions())
-    documents['drain of a rack'] = sentences.document(sentences.drain_sentences(plan), plan)
+    documents['drain of a rack'] = plan_sentences.document(plan_sentences.drain_sentences(plan), plan)
     for document in documents.values():
         document.pop('read_at', None)
     return documents

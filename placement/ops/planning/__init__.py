@@ -8,7 +8,7 @@
     packing      places shapes by a policy, in an order; nested places those of several providers
     bounds       proves that shapes cannot be placed
     fits         counts how many more consumers of one size fit
-    drain, failures, ratio, flavors   the questions; sentences puts the answers into words
+    drain, failures, ratio, flavors   the questions; plan_sentences puts the answers into words
 
 doc/plan.md says what the answers mean.
 """
