@@ -103,7 +103,7 @@ class Database:
         :raises DatabaseUnavailable: the database cannot be reached.
         """
         retries = 0
-        with self._observed(), errors.translated(conflicts=True):
+        with self._observed(), errors.as_unavailable(conflicts=True):
             while True:
                 with self._begin(Mode.AUTOCOMMIT) as connection:
                     try:
@@ -211,7 +211,7 @@ class Database:
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
-        with errors.translated(conflicts=mode is Mode.SNAPSHOT), self._begin(mode) as connection:
+        with errors.as_unavailable(conflicts=mode is Mode.SNAPSHOT), self._begin(mode) as connection:
             try:
                 yield connection
             except BaseException as error:

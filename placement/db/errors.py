@@ -192,7 +192,7 @@ ERRORS = (
     KnownError(ErrorKind.TABLE_MISSING, 'SQLITE_ERROR', message='no such table'),
     KnownError(ErrorKind.OTHER, '.*'),
 )
-#: What ``translated`` raises.
+#: What ``as_unavailable`` raises.
 _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
     ErrorKind.READ_ONLY: exception.DatabaseReadOnly,
     ErrorKind.UNAVAILABLE: exception.DatabaseUnavailable,
@@ -274,7 +274,7 @@ def _is_invalidated(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def translated(*, conflicts: bool = False) -> Iterator[None]:
+def as_unavailable(*, conflicts: bool = False) -> Iterator[None]:
     """Raise the ``DatabaseUnavailable`` that belongs to the kind of an error, if there is one.
 
     :param conflicts: whether conflicts are errors that no caller retries.

@@ -85,7 +85,7 @@ class UnknownRevision(exception.PlacementError):
     template = 'There is no schema revision {revision}. Known revisions: {known}'
 
 
-@errors.translated()
+@errors.as_unavailable()
 def sync(engine: sa.Engine) -> None:
     """Create the schema, or upgrade it to the newest revision. Concurrent processes wait for one another.
 
@@ -159,14 +159,14 @@ def _create_tables(connection: sa.Connection) -> None:
         connection.execute(slots.insert().values(sequence=0, token=0))
 
 
-@errors.translated()
+@errors.as_unavailable()
 def recorded_revision(engine: sa.Engine) -> str | None:
     """Return the revision that is recorded in the database; None if it does not have our schema."""
     with engine.connect() as connection:
         return recorded_revision_on(connection)
 
 
-@errors.translated()
+@errors.as_unavailable()
 def check_revision(engine: sa.Engine) -> None:
     """Make sure that the schema is at the revision of this code.
 
@@ -199,14 +199,14 @@ def _raise_if_newer(present: str) -> None:
         raise NewerSchema(present=present, head=head()) from error
 
 
-@errors.translated()
+@errors.as_unavailable()
 def is_foreign(engine: sa.Engine) -> bool:
     """Return whether the tables of the database belong to another Placement service, so that ``sync`` rejects them."""
     with engine.connect() as connection:
         return bool(_foreign_tables(connection))
 
 
-@errors.translated()
+@errors.as_unavailable()
 def foreign_tables(engine: sa.Engine) -> list[str]:
     """Return the names of the tables in the database that belong to another Placement service."""
     with engine.connect() as connection:
@@ -229,7 +229,7 @@ def head() -> str:
     return _resolve('head')
 
 
-@errors.translated()
+@errors.as_unavailable()
 def stamp(engine: sa.Engine, revision: str) -> None:
     """Record ``revision`` as the revision of the schema, and change nothing else.
 
