@@ -66,6 +66,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
 
 
 def _repair(scope: Scope, finding: Finding) -> Finding:
+    """Check the subject of the finding again, under locks, and make the changes that follow."""
     current = next(CHECKS[finding.kind](scope), None)
     if current is None:
         return dataclasses.replace(finding, changes=(), outcome=Outcome.VANISHED)

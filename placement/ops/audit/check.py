@@ -43,7 +43,7 @@ class Scope(NamedTuple):
         return query.where(condition)
 
     def unused_rows(self, column: sa.Column[Any], reference: sa.Column[Any]) -> Iterable[sa.Row[Any]]:
-        """Return the rows that nothing refers to. The key is the id of one of them.
+        """Return the rows that nothing refers to, in the order of their ids; with a key, the row with this id.
 
         :param column: their column that others refer to.
         :param reference: the column that refers to it; its table has rows of providers.

@@ -36,7 +36,7 @@ def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
     are_inserted = scope.assumes_repaired('missing_reference')
     for consumer in read_lost_consumers(scope.tx, *ids, uuid=scope.key, are_inserted=are_inserted):
         owner: dict[str, Any] = dict.fromkeys(OWNER_COLUMNS)
-        new_rows: list[RowChange] = []
+        changes: list[RowChange] = []
         if consumer.owner:
             owner = consumer.owner
             origin = 'its owner is recorded with them'
@@ -46,14 +46,13 @@ def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
                 # The repair of the first of these consumers inserts them for all.
                 if getattr(consumer.allocations[0], f'incomplete_{name}') is None and name not in inserted:
                     inserted.add(name)
-                    new_rows.append(RowChange(column.table, new={column.name: text}))
+                    changes.append(RowChange(column.table, new={column.name: text}))
             origin = 'nothing records its owner'
-        new_rows.append(RowChange(_consumers, new={'uuid': consumer.uuid, **owner, 'generation': 0}))
+        changes.append(RowChange(_consumers, new={'uuid': consumer.uuid, **owner, 'generation': 0}))
         number = units.plural(len(consumer.allocations), 'allocation')
         detail = f'{number} without a record of the consumer; {origin}'
-        copies = [change for row in consumer.allocations for change in _copies(row, owner.values())]
-        changes = (*new_rows, *copies)
-        yield Finding('allocation_without_consumer', {'consumer': consumer.uuid}, detail, changes, consumer.uuid)
+        changes += (change for row in consumer.allocations for change in _copies(row, owner.values()))
+        yield Finding('allocation_without_consumer', {'consumer': consumer.uuid}, detail, tuple(changes), consumer.uuid)
 
 
 def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:

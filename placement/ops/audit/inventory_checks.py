@@ -105,6 +105,6 @@ def _subject(scope: Scope, row: Any) -> dict[str, Any]:
     """
     number = row.resource_class_id
     is_inserted = scope.assumes_repaired('missing_reference')
-    class_name = row.class_name or (lost_name(_classes, number) if is_inserted else f'number {number}')
+    class_name = row.class_name or (lost_name(_classes.c.name, number) if is_inserted else f'number {number}')
     about = {'resource_provider': row.uuid, 'provider_name': row.provider_name, 'resource_class': class_name}
     return about | ({'consumer': row.consumer_id} if hasattr(row, 'consumer_id') else {})

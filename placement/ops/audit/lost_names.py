@@ -6,16 +6,20 @@ import sqlalchemy as sa
 
 from placement.db import tables
 
-#: By the table of the row. The name has the id of the row.
-LOST_NAMES = {
-    tables.resource_classes: 'CUSTOM_LOST_CLASS_{}',
-    tables.projects: 'lost-project-{}',
-    tables.users: 'lost-user-{}',
-    tables.consumer_types: 'LOST_TYPE_{}',
+_LOST_NAMES: dict[sa.Column[str], str] = {
+    tables.resource_classes.c.name: 'CUSTOM_LOST_CLASS_{}',
+    tables.projects.c.external_id: 'lost-project-{}',
+    tables.users.c.external_id: 'lost-user-{}',
+    tables.consumer_types.c.name: 'LOST_TYPE_{}',
 }
+#: The columns of these names, by their tables.
+NAME_COLUMNS = {column.table: column for column in _LOST_NAMES}
 
 
-def lost_name(table: sa.Table, id_: int) -> str:
-    """Return the name with which a lost row is inserted: of a standard class its own, otherwise a name that says so."""
-    text = LOST_NAMES[table].format(id_)
-    return tables.STANDARD_CLASSES.get(id_, text) if table is tables.resource_classes else text
+def lost_name(column: sa.Column[str], id_: int) -> str:
+    """Return the name of a lost row: of a standard class its own, otherwise a name that says so and has the id.
+
+    :param column: one of ``NAME_COLUMNS``.
+    """
+    text = _LOST_NAMES[column].format(id_)
+    return tables.STANDARD_CLASSES.get(id_, text) if column.table is tables.resource_classes else text

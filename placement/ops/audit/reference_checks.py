@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from placement import units
 from placement.db import change_log, tables
 from placement.ops.audit.check import Finding, RowChange, Scope
-from placement.ops.audit.lost_names import LOST_NAMES, lost_name
+from placement.ops.audit.lost_names import NAME_COLUMNS, lost_name
 
 _providers = tables.resource_providers
 #: The root of a provider is left out: ``invalid_tree`` has it.
@@ -87,9 +87,10 @@ def _dangling(column: sa.Column[int], target: sa.Table) -> sa.Select[Any]:
 
 def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]) -> tuple[RowChange, ...]:
     """Return the changes for an id that does not exist, by the rows that have it."""
-    if target in LOST_NAMES:
+    if target in NAME_COLUMNS:
+        name_column = NAME_COLUMNS[target]
         # So the rows with this id still belong together.
-        return (RowChange(target, {'id': id_}, new={_name_column(target).name: lost_name(target, id_)}),)
+        return (RowChange(target, {'id': id_}, new={name_column.name: lost_name(name_column, id_)}),)
     if column is _providers.c.parent_provider_id:
         return tuple(RowChange(target, {'id': row.id}, {column.name: id_}, {column.name: None}) for row in rows)
     return tuple(RowChange.deletion(column.table, row) for row in rows)
@@ -97,13 +98,9 @@ def _changes(column: sa.Column[int], target: sa.Table, id_: int, rows: list[Any]
 
 def _name_conflict(tx: sa.Connection, target: sa.Table, id_: int) -> str:
     """Return why the row with the lost id cannot be inserted; an empty text if it can, or if rows are deleted."""
-    if target in LOST_NAMES:
-        name = lost_name(target, id_)
-        other_id = tx.scalar(sa.select(target.c.id).where(_name_column(target) == name))
+    if target in NAME_COLUMNS:
+        name = lost_name(NAME_COLUMNS[target], id_)
+        other_id = tx.scalar(sa.select(target.c.id).where(NAME_COLUMNS[target] == name))
         if other_id is not None:
             return f'{target.name} has the name {name} already, with the id {other_id}: rename this row by hand'
     return ''
-
-
-def _name_column(table: sa.Table) -> sa.Column[str]:
-    return table.c['external_id' if 'external_id' in table.c else 'name']
