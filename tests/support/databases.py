@@ -12,9 +12,11 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from tools import nodes
+
 _LOCAL = {
     'postgresql': 'postgresql+psycopg://postgres@127.0.0.1/postgres',
-    'mariadb': 'mysql+pymysql://root@127.0.0.1/',
+    'mariadb': f'mysql+pymysql://root@127.0.0.1/?{nodes.WITHOUT_TLS}',
 }
 
 #: Variable of the environment that is set while the tests of MariaDB run on MySQL (``pytest -m mysql``).
@@ -94,7 +96,8 @@ ON_MARIADB = on(defaults()[1])
 def server_url(server: str, driver: str | None = None) -> sa.URL:
     """The administrator's URL of ``postgresql`` or ``mariadb``, from the environment or the local one."""
     url = sa.make_url(os.environ.get(f'PLACEMENT_TEST_{server.upper()}_URL', _LOCAL[server]))
-    return url.set(drivername=driver) if driver else url
+    # Parameters are those of the usual driver.
+    return url.set(drivername=driver, query={}) if driver else url
 
 
 @contextlib.contextmanager

@@ -45,12 +45,11 @@ class PrivateServer(nodes.Server, abc.ABC):
     @property
     def url(self) -> sa.URL:
         """The administrator's URL."""
-        url = sa.make_url(self.address.format(self.port))
-        return url.update_query_dict(self.tls_parameters()) if self.tls.exists() else url
+        return sa.make_url(f'{self.address.format(self.port)}?{self.parameters()}')
 
     @abc.abstractmethod
-    def tls_parameters(self) -> dict[str, str]:
-        """What the URL says for a connection with TLS."""
+    def parameters(self) -> str:
+        """The end of the URL, for a connection with TLS if the server has certificates."""
 
     @abc.abstractmethod
     def initialize(self) -> None:
@@ -98,8 +97,8 @@ class PostgreSQL(PrivateServer):
     #: Immediate shutdown: all its processes end, and the next start recovers.
     crash_signal = signal.SIGQUIT
 
-    def tls_parameters(self) -> dict[str, str]:
-        return {'sslmode': 'require'}
+    def parameters(self) -> str:
+        return 'sslmode=require' if self.tls.exists() else ''
 
     def initialize(self) -> None:
         if self.primary is not None:
@@ -130,8 +129,8 @@ class MariaDB(PrivateServer):
     #: Like a power cut.
     crash_signal = signal.SIGKILL
 
-    def tls_parameters(self) -> dict[str, str]:
-        return {'ssl_ca': f'{self.tls}/ca.pem', 'ssl_check_hostname': 'false'}
+    def parameters(self) -> str:
+        return f'ssl_ca={self.tls}/ca.pem&ssl_check_hostname=false' if self.tls.exists() else nodes.WITHOUT_TLS
 
     def initialize(self) -> None:
         options = ['--no-defaults', f'--datadir={self.data}', f'--tmpdir={self.home}']
