@@ -165,11 +165,11 @@ ERRORS = (
     # second case the other members may have the transaction, and commit it
     # (``test_a_claim_that_an_isolated_primary_rejects_may_have_been_made``).
     KnownError(ErrorKind.CONFLICT, '3100|3101'),
-    # A deadlock, whose victim is rolled back (manuals of all servers); at COMMIT only on Galera, where certification
-    # failed (``test_a_commit_that_certification_rejects_is_rolled_back``).
+    # A deadlock, whose victim is rolled back (manuals of all servers); at COMMIT only on Galera, where another node
+    # has committed a conflicting change (``test_a_commit_that_conflicts_with_another_node_is_rolled_back``).
     KnownError(ErrorKind.CONFLICT, '1213|40P01', excludes_commit=True),
-    # COMMIT failed in the engine, whose number is in the message: a deadlock, as certification failed in Group
-    # Replication (the test of the same name on several primaries). With another number nothing is known.
+    # COMMIT failed in the engine, whose number is in the message: a deadlock, as this member of Group Replication has
+    # applied a conflicting change of another one (the test of the same name). With another number nothing is known.
     KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', excludes_commit=True),
     # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
     # it (``test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back``). A lock that is not waited for (3572, 55P03),

@@ -24,6 +24,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement import exception
+from placement.db import tables
 from placement.db.api import Database
 from tests.support import applications, logs, objects, servers
 from tests.support.history import check
@@ -418,10 +419,12 @@ def a_commit_that_conflicts_is_rolled_back(opened: Sequence[Database], monkeypat
 
     When the transaction is run again, no server has anything of the first attempt, and in the end only the second
     attempt has taken effect. Return the driver's error.
+
+    :param opened: an empty database on each server.
     """
     first, second, _ = opened
     first.sync()
-    contested, other = logs.add_providers(first, 2)[-2:]
+    contested, other = logs.add_providers(first, 2)
     seen: list[list[tuple[int, int]]] = []
 
     def see() -> None:
@@ -438,7 +441,12 @@ def a_commit_that_conflicts_is_rolled_back(opened: Sequence[Database], monkeypat
             see()
         logs.move(tx, [contested, other])
 
-    failures = logs.before_commit(first, monkeypatch, lambda: second.write(lambda tx: logs.move(tx, [contested])))
+    def conflict() -> None:
+        second.write(lambda tx: logs.move(tx, [contested]))
+        # Returns when the first server has applied it: if COMMIT came before, Group Replication could raise 3101.
+        first.fetch_all(sa.select(tables.resource_providers))
+
+    failures = logs.before_commit(first, monkeypatch, conflict)
     first.write(work)
     see()
     assert seen == [[(1, 0)] * 3, [(2, 1)] * 3]

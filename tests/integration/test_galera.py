@@ -108,11 +108,12 @@ def test_no_claim_is_written_by_halves(node_urls: list[sa.URL]) -> None:
         races.no_claim_is_written_by_halves(opened)
 
 
-def test_a_commit_that_certification_rejects_is_rolled_back(
-    node_urls: list[sa.URL], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_commit_that_conflicts_with_another_node_is_rolled_back(
+    cluster: galera.Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in node_urls]
+    with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url, contextlib.ExitStack() as stack:
+        urls = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
+        opened = [stack.enter_context(applications.database(url, mysql_wsrep_sync_wait=1)) for url in urls]
         failure = races.a_commit_that_conflicts_is_rolled_back(opened, monkeypatch)
     assert failure.args[0] == 1213
     assert 'A COMMIT failed' not in caplog.text

@@ -191,10 +191,11 @@ def test_race_on_several_primaries(services: list[str], race: str) -> None:
     races.RACES[race](services)
 
 
-def test_a_commit_that_certification_rejects_is_rolled_back(
-    urls: list[sa.URL], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_commit_that_conflicts_with_another_node_is_rolled_back(
+    primaries: list[nodes.Node], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with contextlib.ExitStack() as stack:
+    with databases.fresh(sa.make_url(primaries[0].url())) as url, contextlib.ExitStack() as stack:
+        urls = [sa.make_url(node.url(url.database or '')) for node in primaries]
         opened = [stack.enter_context(applications.database(url)) for url in urls]
         failure = races.a_commit_that_conflicts_is_rolled_back(opened, monkeypatch)
     assert failure.args == (1180, "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT")
