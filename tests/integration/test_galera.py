@@ -65,10 +65,13 @@ def test_first_starts_on_different_nodes(cluster: galera.Cluster, tmp_path: path
 def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_commands_at: PointCommandsAt) -> None:
     """Its connections are not visible on this node. It is shut out all the same, and what it wrote is counted."""
     with databases.fresh(sa.make_url(cluster.nodes[0].url())) as url:
-        connection = url.update_query_dict({'init_command': 'SET SESSION wsrep_sync_wait = 1'})
-        point_commands_at(connection)
+        # The services, too, must see what was written on the first node.
+        synchronous = {'init_command': 'SET SESSION wsrep_sync_wait = 1'}
+        node_urls = [sa.make_url(node.url(url.database or '')) for node in cluster.nodes]
+        connections = [node_url.update_query_dict(synchronous) for node_url in node_urls]
+        point_commands_at(connections[0])
         legacy_database.build(url)
-        services = [Busy(cluster.nodes[number].url(url.database or '')) for number in (1, 2)]
+        services = [Busy(connection) for connection in connections[1:]]
         for service in services:
             service.start()
         wait_until(lambda: all(service.written > 20 for service in services))
@@ -77,7 +80,7 @@ def test_adoption_under_a_service_on_other_nodes(cluster: galera.Cluster, point_
             service.join(60)
             assert "doesn't exist" in str(service.rejected)
         legacy_service.check_usages(url)
-        legacy_service.check_no_oversell(connection)
+        legacy_service.check_no_oversell(connections[0])
 
 
 @pytest.fixture
