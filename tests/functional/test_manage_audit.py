@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from placement import exception
 from placement.cmd import manage, manage_audit
-from placement.db import tables
+from placement.db import change_log, tables
 from placement.db.api import Database
 from placement.ops.audit import audit, reference_checks
 from placement.ops.audit.check import Finding
@@ -184,13 +184,20 @@ def test_requests_cause_the_kinds_that_they_can_cause(app: Any, conf: cfg.Config
     assert kinds == {name for name, kind in KINDS.items() if kind.requests_can_cause}
 
 
-def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, printed: Printed) -> None:
+def test_searches_of_a_running_service_see_the_repair(url: str, app: Any, db: Database, printed: Printed) -> None:
+    def providers_found() -> list[str]:
+        path = '/allocation_candidates?resources=VCPU:5'
+        return list(send_request(app, 'GET', path, version='1.12').json['provider_summaries'])
+
+    # The change log has no planted rows.
+    db.write(change_log.record_reload)
+    assert providers_found() == [corruption.ROOT]
     # The inventory gets an id that no provider has.
     corruption.plant(url, 'UPDATE placement_inventories SET id = 7, used = 8 WHERE id = 1')
-    path = '/allocation_candidates?resources=VCPU:5'
-    assert send_request(app, 'GET', path, version='1.12').json['provider_summaries'] == {}
+    db.write(change_log.record_reload)
+    assert providers_found() == []
     printed('audit', '--repair', code=manage_audit.REPAIRED)
-    assert corruption.ROOT in send_request(app, 'GET', path, version='1.12').json['provider_summaries']
+    assert providers_found() == [corruption.ROOT]
 
 
 @pytest.mark.parametrize('name', [*INVALID_INVENTORIES, 'all reserved', 'out of step'])
