@@ -172,7 +172,7 @@ def audit(parser: CommandParser) -> None:
         dest='excluded',
         metavar='KIND',
         choices=tuple(KINDS),
-        help='omit the findings of this kind, one of %(choices)s; may be repeated',
+        help='exclude the findings of this kind, one of %(choices)s; may be repeated',
     )
     parser.add_flag('--repair', 'repair what does not require a decision')
     parser.add_flag(

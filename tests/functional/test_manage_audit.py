@@ -112,15 +112,15 @@ def test_dry_run_announces_what_is_repaired_after_two_damages(
         assert not any(finding.changes for finding in left), pair
 
 
-def test_dry_run_announces_what_is_repaired_if_an_earlier_kind_is_omitted(
+def test_dry_run_announces_what_is_repaired_if_an_earlier_kind_is_excluded(
     url: str, conf: cfg.ConfigOpts, db: Database
 ) -> None:
     for pair in RELATED_DAMAGES:
-        omitted, kind = (corruption.ALL[name].kind for name in pair)
+        excluded, kind = (corruption.ALL[name].kind for name in pair)
         # While its parent is missing, the database rejects a change of the root of a provider.
-        if omitted != kind and (omitted, kind) != ('missing_reference', 'invalid_tree'):
+        if excluded != kind and (excluded, kind) != ('missing_reference', 'invalid_tree'):
             _plant_pair(url, pair)
-            announced = audit.find(db, conf, kind, {omitted})
+            announced = audit.find(db, conf, kind, {excluded})
             _assert_repaired_as_announced(pair, announced, [audit.repair(db, conf, finding) for finding in announced])
 
 
@@ -246,19 +246,19 @@ def test_text(url: str, printed: Printed) -> None:
         )
 
 
-def test_kinds_can_be_omitted(url: str, capsys: pytest.CaptureFixture[str], printed: Printed) -> None:
+def test_kinds_can_be_excluded(url: str, capsys: pytest.CaptureFixture[str], printed: Printed) -> None:
     for name in ('too little left', 'idle consumer'):
         corruption.plant(url, *corruption.ALL[name].statements)
     before = corruption.contents(url)
-    omitted = ['--except', 'over_committed', '--except', 'consumer_without_allocations']
-    assert printed('audit', '--repair', *omitted) == 'No problems found.\n'
+    excluded = ['--except', 'over_committed', '--except', 'consumer_without_allocations']
+    assert printed('audit', '--repair', *excluded) == 'No problems found.\n'
     assert corruption.contents(url) == before
     with pytest.raises(SystemExit):
         manage.main(['audit', '--except=no_such_kind'])
     assert "invalid choice: 'no_such_kind' (choose from" in capsys.readouterr().err
 
 
-def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: str, printed: Printed) -> None:
+def test_recorded_owner_that_an_excluded_repair_would_insert_does_not_count(url: str, printed: Printed) -> None:
     for name in ('lost consumer with a recorded owner of a lost type', 'missing project'):
         corruption.plant(url, *corruption.ALL[name].statements)
     options = ['--except', 'missing_reference', '--format', 'json']
@@ -285,7 +285,7 @@ def test_recorded_owner_that_an_omitted_repair_would_insert_does_not_count(url: 
     ],
     ids=['consumer', 'aggregate'],
 )
-def test_row_that_only_a_missing_provider_uses_stays_if_its_repair_is_omitted(
+def test_row_that_only_a_missing_provider_uses_stays_if_its_repair_is_excluded(
     url: str, printed: Printed, statements: tuple[str, ...]
 ) -> None:
     corruption.plant(url, *statements)
@@ -294,7 +294,7 @@ def test_row_that_only_a_missing_provider_uses_stays_if_its_repair_is_omitted(
     assert corruption.contents(url) == before
 
 
-def test_class_whose_repair_is_omitted_has_no_name(url: str, printed: Printed) -> None:
+def test_class_whose_repair_is_excluded_has_no_name(url: str, printed: Printed) -> None:
     corruption.plant(
         url, *corruption.ALL['missing class'].statements, 'UPDATE placement_inventories SET used = 9 WHERE id = 1'
     )
@@ -322,7 +322,7 @@ def test_class_is_inserted_once_for_allocations_and_inventories(url: str, printe
     assert left == [finding for finding in findings if not finding['repaired']]
 
 
-def test_repair_that_depends_on_an_omitted_one_says_what_to_do(url: str, printed: Printed) -> None:
+def test_repair_that_depends_on_an_excluded_one_says_what_to_do(url: str, printed: Printed) -> None:
     """The database does not accept a change of a row that refers to a missing row."""
     for name in ('missing parent', 'no root'):
         corruption.plant(url, *corruption.ALL[name].statements)

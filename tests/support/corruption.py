@@ -79,7 +79,7 @@ class Damage:
 
     @property
     def needs_action(self) -> bool:
-        return KINDS[self.kind].needs_action
+        return not KINDS[self.kind].for_information
 
     @property
     def code(self) -> int:

@@ -47,7 +47,7 @@ def find(db: Database, conf: cfg.ConfigOpts, kind: str, excluded: Collection[str
     :param excluded: the kinds that this audit does not repair.
     """
     with db.reader() as tx:
-        return list(CHECKS[kind](Scope(tx, conf, excluded=excluded)))
+        return list(CHECKS[kind](Scope(tx, conf, kind, excluded=excluded)))
 
 
 def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
@@ -58,7 +58,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
     if not finding.changes:
         return finding
     try:
-        return db.write(lambda tx: _repair(Scope(tx, conf, finding.key), finding))
+        return db.write(lambda tx: _repair(Scope(tx, conf, finding.kind, finding.key), finding))
     except MissingRow:
         return dataclasses.replace(finding, outcome=Outcome.REJECTED)
     except exception.ConcurrentProviderUpdate:
@@ -67,7 +67,7 @@ def repair(db: Database, conf: cfg.ConfigOpts, finding: Finding) -> Finding:
 
 def _repair(scope: Scope, finding: Finding) -> Finding:
     """Check the subject of the finding again, under locks, and make the changes that follow."""
-    current = next(CHECKS[finding.kind](scope), None)
+    current = next(CHECKS[scope.kind](scope), None)
     if current is None:
         return dataclasses.replace(finding, changes=(), outcome=Outcome.VANISHED)
     try:

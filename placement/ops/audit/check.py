@@ -19,6 +19,8 @@ class Scope(NamedTuple):
 
     tx: sa.Connection
     conf: cfg.ConfigOpts
+    #: The kind of the findings, a key of ``KINDS``.
+    kind: str
     #: The ``key`` of a finding: check only its subject, and lock it until the end of the transaction. None to check
     #: everything without locks. ``missing_reference`` has the name of a column and the id that is missing,
     #: ``allocation_without_consumer`` and ``allocation_owner_mismatch`` the uuid of a consumer, the others the id of a
@@ -34,8 +36,8 @@ class Scope(NamedTuple):
         """
         return self.key is None and kind not in self.excluded
 
-    def restrict(self, query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
-        """Return the query of the row that has the key in this column, and lock this row; without a key, the query."""
+    def lock_and_restrict(self, query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
+        """Lock the row that has the key in this column, and return the query of this row; without a key, the query."""
         if self.key is None:
             return query
         condition = column == self.key
@@ -53,8 +55,9 @@ class Scope(NamedTuple):
             # It deletes the rows of providers that do not exist.
             is_used = is_used.where(reference.table.c.resource_provider_id == tables.resource_providers.c.id)
         query = sa.select(table).where(~is_used).order_by(table.c.id)
-        # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations.
-        return self.tx.execute(self.restrict(query, table.c.id))
+        # The lock prevents new references: a claim updates the row of the consumer before it inserts allocations, and a
+        # request that puts a provider into an aggregate locks the row of the aggregate.
+        return self.tx.execute(self.lock_and_restrict(query, table.c.id))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,4 +170,4 @@ class Finding:
     @property
     def needs_action(self) -> bool:
         """Whether a repair or an operator has to change something."""
-        return KINDS[self.kind].needs_action and self.outcome is not Outcome.VANISHED
+        return not KINDS[self.kind].for_information and self.outcome is not Outcome.VANISHED

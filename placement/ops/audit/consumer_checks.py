@@ -52,7 +52,7 @@ def allocation_without_consumer(scope: Scope) -> Iterator[Finding]:
         number = units.plural(len(consumer.allocations), 'allocation')
         detail = f'{number} without a record of the consumer; {origin}'
         changes += (change for row in consumer.allocations for change in _copies(row, owner.values()))
-        yield Finding('allocation_without_consumer', {'consumer': consumer.uuid}, detail, tuple(changes), consumer.uuid)
+        yield Finding(scope.kind, {'consumer': consumer.uuid}, detail, tuple(changes), consumer.uuid)
 
 
 def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:
@@ -74,13 +74,13 @@ def allocation_owner_mismatch(scope: Scope) -> Iterator[Finding]:
     )
     # A claim updates the row of the consumer before it replaces the allocations, so under the lock both belong to the
     # same claim.
-    query = scope.restrict(query, _consumers.c.uuid)
+    query = scope.lock_and_restrict(query, _consumers.c.uuid)
     owner_of = operator.attrgetter(*(f'owner_{name}' for name in OWNER_COLUMNS))
     for consumer, group in itertools.groupby(scope.tx.execute(query), key=operator.attrgetter('consumer_id')):
         rows = list(group)
         detail = f'{units.plural(len(rows), "allocation")} with another project, user or type than the consumer'
         changes = [change for row in rows for change in _copies(row, owner_of(row))]
-        yield Finding('allocation_owner_mismatch', {'consumer': consumer}, detail, tuple(changes), consumer)
+        yield Finding(scope.kind, {'consumer': consumer}, detail, tuple(changes), consumer)
 
 
 def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def consumer_without_allocations(scope: Scope) -> Iterator[Finding]:
     detail = 'a consumer without allocations'
     for row in scope.unused_rows(_consumers.c.uuid, _allocations.c.consumer_id):
         deletion = RowChange.deletion(_consumers, row)
-        yield Finding('consumer_without_allocations', {'consumer': row.uuid}, detail, (deletion,), row.id)
+        yield Finding(scope.kind, {'consumer': row.uuid}, detail, (deletion,), row.id)
 
 
 def _copies(row: Any, owner: Iterable[Any]) -> Iterator[RowChange]:

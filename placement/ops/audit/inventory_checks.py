@@ -22,7 +22,7 @@ def allocation_without_inventory(scope: Scope) -> Iterator[Finding]:
     query = _select(_allocations).outerjoin(_inventories, tables.ALLOCATION_OF_INVENTORY)
     for row in scope.tx.execute(query.where(_inventories.c.id.is_(None))):
         detail = f'allocation of {row.used}, but the provider has no inventory: add one or delete the allocation'
-        yield Finding('allocation_without_inventory', _subject(scope, row), detail)
+        yield Finding(scope.kind, _subject(scope, row), detail)
 
 
 def usage_mismatch(scope: Scope) -> Iterator[Finding]:
@@ -30,11 +30,11 @@ def usage_mismatch(scope: Scope) -> Iterator[Finding]:
     query = _select(_inventories, tables.ALLOCATED.label('allocated')).where(_inventories.c.used != tables.ALLOCATED)
     # Each transaction that changes allocations of this inventory also updates its row. While the row is locked, no such
     # transaction can be committed, so the sum of the committed allocations does not change.
-    for row in scope.tx.execute(scope.restrict(query, _inventories.c.id)):
+    for row in scope.tx.execute(scope.lock_and_restrict(query, _inventories.c.id)):
         detail = f'recorded as used: {row.used}; sum of the allocations: {row.allocated}'
         change = RowChange(_inventories, {'id': row.id}, {'used': row.used}, {'used': int(row.allocated)})
         record = functools.partial(change_log.record_usage, provider_ids=[row.resource_provider_id])
-        yield Finding('usage_mismatch', _subject(scope, row), detail, (change,), row.id, record)
+        yield Finding(scope.kind, _subject(scope, row), detail, (change,), row.id, record)
 
 
 def over_committed(scope: Scope) -> Iterator[Finding]:
@@ -47,7 +47,7 @@ def over_committed(scope: Scope) -> Iterator[Finding]:
         subject = _subject(scope, row)
         used = units.used_of_capacity(subject['resource_class'], int(row.allocated), max(int(row.limit), 0))
         detail = f'{used} used: raise the inventory or move consumers to other providers'
-        yield Finding('over_committed', subject, detail)
+        yield Finding(scope.kind, subject, detail)
 
 
 def invalid_inventory(scope: Scope) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def invalid_inventory(scope: Scope) -> Iterator[Finding]:
             f'{name} is {values[name]}, below {minimums[name]}' for name in values if values[name] < minimums[name]
         ]
         detail = f'{"; ".join(wrong)}: write the inventory with valid values'
-        yield Finding('invalid_inventory', _subject(scope, row), detail)
+        yield Finding(scope.kind, _subject(scope, row), detail)
 
 
 def unit_violation(scope: Scope) -> Iterator[Finding]:
@@ -76,7 +76,7 @@ def unit_violation(scope: Scope) -> Iterator[Finding]:
     for row in scope.tx.execute(query.join(_inventories, tables.ALLOCATION_OF_INVENTORY).where(is_violated)):
         rules = f'min_unit {row.min_unit}, max_unit {row.max_unit}, step_size {row.step_size}'
         detail = f'allocation of {row.used} violates {rules}'
-        yield Finding('unit_violation', _subject(scope, row), detail)
+        yield Finding(scope.kind, _subject(scope, row), detail)
 
 
 def _select(table: sa.Table, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

@@ -14,9 +14,9 @@ class Kind(NamedTuple):
     heading: str
     #: Whether the page runs the check by default: what operators look at most, on trees and capacity.
     runs_by_default: bool = False
-    #: Whether a repair or an operator has to change something, so that ``placement-manage audit`` exits with 3 or 4.
-    #: Findings of other kinds are for the information of operators, and it exits with 0.
-    needs_action: bool = True
+    #: Whether findings are for the information of operators: nobody has to change anything, and ``placement-manage
+    #: audit`` exits with 0. With findings of other kinds, it exits with 3 or 4.
+    for_information: bool = False
     #: Whether requests to the service can cause them. Of the others, another program or a mixed backup is the cause.
     requests_can_cause: bool = False
 
@@ -35,7 +35,7 @@ KINDS: Mapping[str, Kind] = {
     'usage_mismatch': Kind('Usage mismatches'),
     'over_committed': Kind('Over-committed inventories', runs_by_default=True, requests_can_cause=True),
     'invalid_inventory': Kind('Inventories that no request can store'),
-    'unit_violation': Kind('Unit violations', needs_action=False, requests_can_cause=True),
+    'unit_violation': Kind('Unit violations', for_information=True, requests_can_cause=True),
 }
 
 

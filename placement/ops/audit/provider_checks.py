@@ -34,7 +34,7 @@ def invalid_tree(scope: Scope) -> Iterator[Finding]:
         subject = {'resource_provider': row.uuid, 'provider_name': row.name}
         if root_id is None:
             detail = 'its parents form a loop: set parent_provider_id of one of them to NULL by hand'
-            yield Finding('invalid_tree', subject, detail)
+            yield Finding(scope.kind, subject, detail)
         else:
             recorded = row.recorded_root
             if recorded is None and row.root_provider_id is not None:
@@ -44,7 +44,7 @@ def invalid_tree(scope: Scope) -> Iterator[Finding]:
             old, new = {'root_provider_id': row.root_provider_id}, {'root_provider_id': root_id}
             change = RowChange(_providers, {'id': id_}, old, new)
             record = functools.partial(change_log.record_providers, provider_ids=[id_])
-            yield Finding('invalid_tree', subject, detail, (change,), id_, record)
+            yield Finding(scope.kind, subject, detail, (change,), id_, record)
 
 
 def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def orphaned_aggregate(scope: Scope) -> Iterator[Finding]:
     aggregates, detail = tables.placement_aggregates, 'an aggregate without providers'
     for row in scope.unused_rows(aggregates.c.id, tables.resource_provider_aggregates.c.aggregate_id):
         deletion = RowChange.deletion(aggregates, row)
-        yield Finding('orphaned_aggregate', {'aggregate': row.uuid}, detail, (deletion,), row.id)
+        yield Finding(scope.kind, {'aggregate': row.uuid}, detail, (deletion,), row.id)
 
 
 def _locked_ancestors(tx: sa.Connection, provider_id: int) -> list[int]:

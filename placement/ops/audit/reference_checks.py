@@ -39,10 +39,10 @@ def missing_reference(scope: Scope) -> Iterator[Finding]:
             detail = f'{units.plural(len(rows), "row")} of {table} with this id, which {target.name} lacks'
             # Only right before the repair: otherwise the number of statements would depend on the number of rows.
             if scope.key is not None and (conflict := _name_conflict(scope.tx, target, id_)):
-                yield Finding('missing_reference', subject, f'{detail}; {conflict}')
+                yield Finding(scope.kind, subject, f'{detail}; {conflict}')
             else:
                 changes = _changes(column, target, id_, rows)
-                yield Finding('missing_reference', subject, detail, changes, (name, id_), change_log.record_reload)
+                yield Finding(scope.kind, subject, detail, changes, (name, id_), change_log.record_reload)
 
 
 def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def outdated_class_sequence(scope: Scope) -> Iterator[Finding]:
     if last is None or last < least:
         detail = f'recorded as the largest id of a resource class: {last}; in use: {max(ids)}; needed: {least} or more'
         change = RowChange(sequence, {'id': 1}, None if last is None else {'last': last}, {'last': least})
-        yield Finding('outdated_class_sequence', {'resource_class': f'number {max(ids)}'}, detail, (change,), 1)
+        yield Finding(scope.kind, {'resource_class': f'number {max(ids)}'}, detail, (change,), 1)
 
 
 @functools.cache

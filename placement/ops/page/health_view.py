@@ -45,7 +45,7 @@ def health_view(sources: Sources, parameters: Parameters) -> View:
         'activity': activity,
         'connections': connections and connections[:_CONNECTIONS],
     }
-    problems = any(result['found'] and KINDS[result['kind']].needs_action for result in results)
+    problems = any(result['found'] and not KINDS[result['kind']].for_information for result in results)
     return View('health.html', 'Health', data, {'kinds': KINDS, 'problems': problems})
 
 
