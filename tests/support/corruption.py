@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.db.tables import STANDARD_CLASSES
+from placement.db import tables
 from placement.ops.audit.kinds import KINDS
 from tests.support import waiting
 from tests.support.http_client import claim_body, create_provider, demand
@@ -51,12 +51,11 @@ SOUND = (
 )
 
 
-#: Statements that delete what ``SOUND``, the damages and their repairs insert.
+_NAMES = (tables.resource_classes, tables.traits)
+#: Statements that delete what ``SOUND``, the damages and their repairs insert; of names only the custom ones.
 CLEAR = (
-    *dict.fromkeys(f'DELETE FROM {statement.split()[2]}' for statement in reversed(SOUND)),
-    'DELETE FROM placement_resource_provider_traits',
-    'DELETE FROM placement_consumer_types',
-    'DELETE FROM placement_resource_classes WHERE id >= 10000',
+    *(f'DELETE FROM {table}' for table in tables.SHARED if table not in _NAMES),
+    *(f"DELETE FROM {table} WHERE SUBSTR(name, 1, 7) = 'CUSTOM_'" for table in _NAMES),
     'DELETE FROM placement_resource_class_sequence',
     'INSERT INTO placement_resource_class_sequence (id, last) VALUES (1, 9999)',
 )
@@ -122,22 +121,22 @@ ALL = {
     'outdated sequence': Damage(
         'outdated_class_sequence',
         ('UPDATE placement_resource_class_sequence SET last = 1',),
-        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
-        f'recorded as the largest id of a resource class: 1; in use: {max(STANDARD_CLASSES)}',
+        ({'resource_class': f'number {max(tables.STANDARD_CLASSES)}'},),
+        f'recorded as the largest id of a resource class: 1; in use: {max(tables.STANDARD_CLASSES)}',
         ('SELECT last FROM placement_resource_class_sequence', [9999]),
     ),
     'sequence in the range of standard classes': Damage(
         'outdated_class_sequence',
         ('UPDATE placement_resource_class_sequence SET last = 9998',),
-        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
-        f': 9998; in use: {max(STANDARD_CLASSES)}; needed: 9999 or more',
+        ({'resource_class': f'number {max(tables.STANDARD_CLASSES)}'},),
+        f': 9998; in use: {max(tables.STANDARD_CLASSES)}; needed: 9999 or more',
         ('SELECT last FROM placement_resource_class_sequence', [9999]),
     ),
     'missing sequence': Damage(
         'outdated_class_sequence',
         ('DELETE FROM placement_resource_class_sequence',),
-        ({'resource_class': f'number {max(STANDARD_CLASSES)}'},),
-        f'recorded as the largest id of a resource class: None; in use: {max(STANDARD_CLASSES)}',
+        ({'resource_class': f'number {max(tables.STANDARD_CLASSES)}'},),
+        f'recorded as the largest id of a resource class: None; in use: {max(tables.STANDARD_CLASSES)}',
         ('SELECT last FROM placement_resource_class_sequence', [9999]),
     ),
     'missing provider': dataclasses.replace(
