@@ -299,11 +299,11 @@ class DatabaseReadOnly(DatabaseUnavailable):
     template = 'The database is read-only at the moment.'
 
 
-class SingleFailure(DatabaseUnavailable):
-    """One statement or COMMIT failed. That says nothing about the state of the database."""
+class TransactionInterrupted(DatabaseUnavailable):
+    """A conflict, a cancellation or an error of COMMIT ended one transaction. The database may still be available."""
 
 
-class CommitUnknown(SingleFailure):
+class CommitInDoubt(TransactionInterrupted):
     """COMMIT failed, and the transaction may or may not have been committed. The connection is closed."""
 
     template = (

@@ -98,7 +98,7 @@ def replace_allocations(db: Database, claims: Sequence[ConsumerClaim]) -> None:
     :raises AllocationConstraintsViolated: an amount violates min_unit, max_unit or step_size.
     :raises AllocationCapacityExceeded: the capacity does not suffice.
     :raises ConcurrentUpdate: each attempt conflicted with other transactions.
-    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have been made,
+    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitInDoubt`` the change may have been made,
         or may still be made.
     """
     with db.metrics.claim():
@@ -127,7 +127,7 @@ def delete_allocations(db: Database, consumer_uuid: str) -> None:
     :param consumer_uuid: a canonical uuid.
     :raises AllocationsNotFound: it has no allocations.
     :raises ConcurrentUpdate: each attempt conflicted with other transactions.
-    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitUnknown`` the change may have been made,
+    :raises DatabaseUnavailable: the database cannot be reached. After ``CommitInDoubt`` the change may have been made,
         or may still be made.
     """
     deletion = ConsumerClaim(consumer_uuid, project_id='', user_id='', allocations={}, is_deletion=True)

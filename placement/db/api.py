@@ -136,10 +136,10 @@ class Database:
         :raises ConcurrentProviderUpdate: the first attempt and all ``max_transaction_retries`` retries conflicted, or
             SQLite's lock was not released in time. After a ``RetryTransaction``, its ``error`` is raised instead.
         :raises DatabaseUnavailable: the database cannot be reached, the connection broke, or a subclass says what
-            happened. Nothing was committed, except perhaps after ``CommitUnknown``.
+            happened. Nothing was committed, except perhaps after ``CommitInDoubt``.
         :raises DatabaseReadOnly: the database rejects changes, also on a new connection.
-        :raises SingleFailure: the server canceled a statement, or failed COMMIT in the last attempt.
-        :raises CommitUnknown: COMMIT failed, and the change log does not show whether the transaction was committed, or
+        :raises TransactionInterrupted: the server canceled a statement, or failed COMMIT in the last attempt.
+        :raises CommitInDoubt: COMMIT failed, and the change log does not show whether the transaction was committed, or
             ``work`` recorded nothing there.
         """
         attempt = Attempt()
@@ -169,7 +169,7 @@ class Database:
                     for text, rows in slot.statements(tx.dialect.name, changes):
                         last.add_statement(text, rows=rows, error=change_log.SlotTaken)
                 last.execute()
-        except exception.CommitUnknown as error:
+        except exception.CommitInDoubt as error:
             self.slots.failed(slot, error)
             if not changes:
                 # The change log does not know of this transaction.
@@ -179,7 +179,7 @@ class Database:
                 return result
             if outcome is CommitOutcome.NOT_COMMITTED:
                 # If no retry is left, the client gets 503, not 409: this is no conflict with another request.
-                raise RetryTransaction(exception.SingleFailure()) from error
+                raise RetryTransaction(exception.TransactionInterrupted()) from error
             raise
         except BaseException as error:
             self.slots.failed(slot, error)
@@ -206,8 +206,9 @@ class Database:
         :param mode: any but ``AUTOCOMMIT``.
         :param slot: the leased slot, if a client asked for the changes. It becomes ``UNCHANGED`` if the transaction has
             certainly been rolled back.
-        :raises CommitUnknown: COMMIT failed, and is in doubt (``errors.ERRORS``). Without a slot, this is a
-            ``SingleFailure``, or a conflict: no client asked for what such a transaction does, so it can be repeated.
+        :raises CommitInDoubt: COMMIT failed, and is in doubt (``errors.ERRORS``). Without a slot, this is a
+            ``TransactionInterrupted``, or a conflict: no client asked for what such a transaction does, so it can be
+            repeated.
         :raises ConnectionLost: the connection broke early.
         :raises DatabaseUnavailable: the database cannot be reached.
         """
@@ -216,8 +217,8 @@ class Database:
                 yield connection
             except BaseException as error:
                 connection.rollback()
-                # If we closed the connection, the server rolls back, as it does on ROLLBACK.
-                if slot and (not connection.invalidated or errors.row_of(error).closes_connections):
+                # An error with ``discards_pool`` is the server's answer: it rolls back when the connection is closed.
+                if slot and (not connection.invalidated or errors.known_error_of(error).discards_pool):
                     slot.state = SlotState.UNCHANGED
                 if errors.broke_early(error, connection):
                     raise ConnectionLost from error
@@ -227,7 +228,7 @@ class Database:
                     connection.commit()
             except BaseException as error:
                 connection.invalidate()
-                if errors.row_of(error).excludes_commit:
+                if errors.known_error_of(error).rolls_back_at_commit:
                     if slot:
                         slot.state = SlotState.UNCHANGED
                     raise
@@ -237,7 +238,7 @@ class Database:
                 # Without a slot, the caller may repeat the transaction.
                 if not slot and errors.is_conflict(error):
                     raise
-                raise (exception.CommitUnknown if slot else exception.SingleFailure) from error
+                raise (exception.CommitInDoubt if slot else exception.TransactionInterrupted) from error
 
     def _begin(self, mode: Mode, *, retries: int = 1) -> sa.Connection:
         """Begin a transaction on a connection of the pool. If this turns out to be broken, try another one.

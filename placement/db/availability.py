@@ -51,7 +51,7 @@ class Availability:
 
     def failed(self, error: exception.DatabaseUnavailable) -> None:
         """Note that an operation failed."""
-        if isinstance(error, exception.SingleFailure):
+        if isinstance(error, exception.TransactionInterrupted):
             _log_error(error.for_operators)
             return
         is_read_only = isinstance(error, exception.DatabaseReadOnly)

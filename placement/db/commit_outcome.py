@@ -41,7 +41,7 @@ def find_outcome(
     transaction: Callable[[], contextlib.AbstractContextManager[sa.Connection]],
     slot: Slot,
     owner: int,
-    failure: exception.CommitUnknown,
+    failure: exception.CommitInDoubt,
 ) -> CommitOutcome:
     """Find out, on another connection, whether the transaction of a failed COMMIT was committed. Free its slot.
 

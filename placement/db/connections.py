@@ -270,7 +270,7 @@ def create_engine(options: Any, *, time_limits: bool = True) -> sa.Engine:
     def count_as_disconnect(context: sa.ExceptionContext) -> None:
         # SQLAlchemy then closes this connection, and each other one of the pool before its next use.
         error = context.sqlalchemy_exception
-        context.is_disconnect |= error is not None and errors.row_of(error).closes_connections
+        context.is_disconnect |= error is not None and errors.known_error_of(error).discards_pool
 
     exc_filters.register_engine(engine)
     # It logs a traceback for each error that it does not know. Callers report these errors themselves, in one line.

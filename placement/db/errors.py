@@ -69,8 +69,8 @@ class RetryTransaction(Exception):
 class ErrorKind(enum.Enum):
     """What an error means, and what ``Database.write`` does after a statement that raised it.
 
-    After a COMMIT it does the same if the row of ``ERRORS`` has ``excludes_commit``. Otherwise the change log decides,
-    whatever the kind is: the result is returned, or the transaction is run again, or there is a 503.
+    After its COMMIT it does the same if the row of ``ERRORS`` has ``rolls_back_at_commit``. Otherwise the COMMIT is in
+    doubt, whatever the kind is; doc/database.md#a-commit-that-fails has what follows, also without a slot.
     """
 
     #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
@@ -108,13 +108,14 @@ class KnownError(NamedTuple):
     message: str = ''
     #: Exceptions of oslo.db and SQLAlchemy that mean the same, whatever the code is.
     types: tuple[type[Exception], ...] = ()
-    #: Whether every error that broke the connection is in this row, whatever its code is.
+    #: Whether every error that broke the connection, and is in no row before, is in this row, whatever its code is.
     has_disconnects: bool = False
     #: Whether there is evidence that a transaction is not committed if its COMMIT raises this. Without, it is in doubt.
-    excludes_commit: bool = False
-    #: Whether the connections of the pool are closed, because a new one may reach another server, which accepts the
-    #: transaction (``connections.create_engine``).
-    closes_connections: bool = False
+    rolls_back_at_commit: bool = False
+    #: Whether all connections of the pool are replaced, although they are open, because a new one may reach another
+    #: server, which accepts the transaction (``connections.create_engine``). The error then counts as one that broke
+    #: its connection. So these rows are before the one with ``has_disconnects``.
+    discards_pool: bool = False
 
     def match(self, error: BaseException) -> bool:
         """Return whether ``error`` is in this row."""
@@ -128,17 +129,17 @@ ERRORS = (
     # The option read_only: the server checks it at COMMIT, too, and rolls back
     # (``test_a_server_that_was_demoted_before_a_commit_rolls_back``). InnoDB or the transaction is read-only (1836,
     # 1792): then there is nothing to commit.
-    KnownError(ErrorKind.READ_ONLY, '1290|1792|1836', excludes_commit=True, closes_connections=True),
+    KnownError(ErrorKind.READ_ONLY, '1290|1792|1836', rolls_back_at_commit=True, discards_pool=True),
     # SQLite writes the pages of a transaction at COMMIT, and only after all of them the mark that commits it
     # (sqlite.org/wal.html; ``test_a_full_disk_below_sqlite_is_one_line``).
-    KnownError(ErrorKind.READ_ONLY, 'SQLITE_READONLY.*|SQLITE_FULL', excludes_commit=True, closes_connections=True),
+    KnownError(ErrorKind.READ_ONLY, 'SQLITE_READONLY.*|SQLITE_FULL', rolls_back_at_commit=True, discards_pool=True),
     # The disk (1021, 53100) or the table space (1114) is full: the log that makes COMMIT permanent may have been
     # written before. A standby of PostgreSQL (25006): nothing is known about COMMIT.
-    KnownError(ErrorKind.READ_ONLY, '1021|1114|53100|25006', closes_connections=True),
+    KnownError(ErrorKind.READ_ONLY, '1021|1114|53100|25006', discards_pool=True),
     # The server is not in its cluster: a Galera node is not ready (1047). A member of Group Replication begins no
     # transaction, because it has left its group (3783, 3796) or leaves it (3782, 3799)
     # (``test_a_member_that_has_left_its_group_is_unavailable``).
-    KnownError(ErrorKind.UNAVAILABLE, '1047|3782|3783|3796|3799', closes_connections=True),
+    KnownError(ErrorKind.UNAVAILABLE, '1047|3782|3783|3796|3799', discards_pool=True),
     # Nobody knows what happened before the connection or the file failed.
     KnownError(
         ErrorKind.UNAVAILABLE,
@@ -167,21 +168,23 @@ ERRORS = (
     KnownError(ErrorKind.CONFLICT, '3100|3101'),
     # A deadlock, whose victim is rolled back (manuals of all servers); at COMMIT only on Galera, where another node
     # has committed a conflicting change (``test_a_commit_that_conflicts_with_another_node_is_rolled_back``).
-    KnownError(ErrorKind.CONFLICT, '1213|40P01', excludes_commit=True),
+    KnownError(ErrorKind.CONFLICT, '1213|40P01', rolls_back_at_commit=True),
     # COMMIT failed in the engine, whose number is in the message: a deadlock, as this member of Group Replication has
     # applied a conflicting change of another one (the test of the same name). With another number nothing is known.
-    KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', excludes_commit=True),
+    KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', rolls_back_at_commit=True),
     # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
     # it (``test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back``). A lock that is not waited for (3572, 55P03),
     # and a record that has changed since it was read (1020): only other statements get these.
-    KnownError(ErrorKind.CONFLICT, '1205|3572|55P03|1020', excludes_commit=True),
+    KnownError(ErrorKind.CONFLICT, '1205|3572|55P03|1020', rolls_back_at_commit=True),
     # A serialization failure, which PostgreSQL finds before it commits, and rolls back (its manual, "Serialization
     # Failure Handling"). A violated foreign key, which is never checked at COMMIT: since the transaction
     # read a row, another one has deleted it or inserted a reference to it.
-    KnownError(ErrorKind.CONFLICT, '40001', excludes_commit=True, types=(db_exc.DBDeadlock, db_exc.DBReferenceError)),
+    KnownError(
+        ErrorKind.CONFLICT, '40001', rolls_back_at_commit=True, types=(db_exc.DBDeadlock, db_exc.DBReferenceError)
+    ),
     # SQLite did not get its lock, and COMMIT could be repeated (sqlite.org/lang_transaction.html).
-    KnownError(ErrorKind.CONFLICT, 'SQLITE_LOCKED.*|SQLITE_BUSY_.*', excludes_commit=True),
-    KnownError(ErrorKind.SQLITE_BUSY, 'SQLITE_BUSY', excludes_commit=True),
+    KnownError(ErrorKind.CONFLICT, 'SQLITE_LOCKED.*|SQLITE_BUSY_.*', rolls_back_at_commit=True),
+    KnownError(ErrorKind.SQLITE_BUSY, 'SQLITE_BUSY', rolls_back_at_commit=True),
     # A statement is canceled at any moment, also when the transaction is already committed: KILL QUERY (1317).
     KnownError(ErrorKind.INTERRUPTED, '1317'),
     # ``max_statement_time`` of MariaDB (1969), ``max_execution_time`` of MySQL (3024). On PostgreSQL
@@ -196,19 +199,19 @@ ERRORS = (
 _EXCEPTIONS: Mapping[ErrorKind, type[exception.DatabaseUnavailable]] = {
     ErrorKind.READ_ONLY: exception.DatabaseReadOnly,
     ErrorKind.UNAVAILABLE: exception.DatabaseUnavailable,
-    ErrorKind.CANCELED: exception.SingleFailure,
+    ErrorKind.CANCELED: exception.TransactionInterrupted,
     ErrorKind.TABLE_MISSING: SchemaMissing,
 }
 
 
-def row_of(error: BaseException) -> KnownError:
+def known_error_of(error: BaseException) -> KnownError:
     """Return the row of ``ERRORS`` that an error is in."""
     return next(row for row in ERRORS if row.match(error))
 
 
 def classify(error: BaseException) -> ErrorKind:
     """Return the kind of an error."""
-    return row_of(error).kind
+    return known_error_of(error).kind
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -265,7 +268,7 @@ def _unwrapped(error: BaseException) -> BaseException:
 
 
 def _is_invalidated(error: BaseException) -> bool:
-    """Return whether the connection is closed: it broke, or the service closed it (``KnownError.closes_connections``).
+    """Return whether the connection is closed: it broke, or the service closed it (``KnownError.discards_pool``).
 
     This relies on SQLAlchemy's flag, because psycopg raises the same OperationalError without a SQLSTATE for a
     statement that it cannot send, such as one with too many parameters.
@@ -284,7 +287,7 @@ def as_unavailable(*, conflicts: bool = False) -> Iterator[None]:
     except Exception as error:
         kind = classify(error)
         if conflicts and kind in CONFLICTS:
-            raise exception.SingleFailure from error
+            raise exception.TransactionInterrupted from error
         if kind in _EXCEPTIONS:
             raise _EXCEPTIONS[kind] from error
         raise

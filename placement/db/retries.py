@@ -64,7 +64,8 @@ class RetryPolicy:
 
         :raises ConcurrentProviderUpdate: no retry is left after a conflict, or SQLite's lock was not released in time.
             After a ``RetryTransaction``, its ``error`` is raised instead.
-        :raises SingleFailure: no retry is left, and the last conflict may mean that somebody canceled a statement.
+        :raises TransactionInterrupted: no retry is left, and the last conflict may mean that somebody canceled a
+            statement.
         :raises Exception: ``error``, if a retry cannot help.
         """
         if isinstance(error, (ConnectionLost, exception.DatabaseReadOnly)):
@@ -80,7 +81,9 @@ class RetryPolicy:
             if isinstance(error, RetryTransaction):
                 raise error.error from error.__cause__ or error
             is_interrupted = kind is ErrorKind.INTERRUPTED
-            raise (exception.SingleFailure if is_interrupted else exception.ConcurrentProviderUpdate) from error
+            raise (
+                exception.TransactionInterrupted if is_interrupted else exception.ConcurrentProviderUpdate
+            ) from error
         conflicts = attempt.conflicts + 1
         longest = min(self.first_delay_seconds * 2**conflicts, self.max_delay_seconds)
         return Attempt(conflicts, delay_seconds=random.uniform(0, longest))  # noqa: S311

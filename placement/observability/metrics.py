@@ -46,7 +46,7 @@ CLAIM_REJECTIONS: tuple[tuple[type[exception.PlacementError], str], ...] = (
     (exception.ReshapeGenerationConflict, 'provider_generation'),
     (exception.InventoryInUse, 'inventory_in_use'),
     (exception.ConcurrentUpdate, 'concurrent_update'),
-    (exception.CommitUnknown, 'commit_unknown'),
+    (exception.CommitInDoubt, 'commit_unknown'),
 )
 
 #: The usual values of the label for the exception after which a transaction is retried. Other values are possible.

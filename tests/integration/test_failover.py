@@ -206,7 +206,7 @@ def test_a_commit_that_is_killed_while_the_standby_is_gone(is_back_in_time: bool
         with db.reader() as tx:
             assert set(logs.generations(tx).values()) == {1}
         if not is_back_in_time:
-            with pytest.raises(exception.CommitUnknown):
+            with pytest.raises(exception.CommitInDoubt):
                 write.result()
         standby.start()
         if is_back_in_time:

@@ -263,7 +263,11 @@ def test_a_transaction_that_fails_in_each_attempt(app: deploy.Application, datab
     row = f"placement_resource_providers WHERE uuid = '{create_provider(app, VCPU=1)}'"
     expected: dict[str, tuple[str, int, type[Exception]]] = {
         'lock': (f'SELECT id FROM {row} FOR UPDATE', 3, exception.ConcurrentProviderUpdate),
-        'cancel': (STATEMENTS['cancel', backend][0], 1 if backend == 'postgresql' else 3, exception.SingleFailure),
+        'cancel': (
+            STATEMENTS['cancel', backend][0],
+            1 if backend == 'postgresql' else 3,
+            exception.TransactionInterrupted,
+        ),
     }
     statement, attempts, error = expected[reason]
     started = []

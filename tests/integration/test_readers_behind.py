@@ -62,7 +62,7 @@ def names(state: Snapshot) -> set[str | None]:
     return {provider.name for provider in state.providers()}
 
 
-@pytest.mark.parametrize('server', logs.SERVERS[2:])
+@pytest.mark.parametrize('server', [logs.MARIADB])
 def test_a_text_of_rows_that_the_server_truncates(reader: Process, start: Callable[[], Process]) -> None:
     """MariaDB truncates the joined entries of the log without an error; the cache is loaded again instead."""
 

@@ -17,12 +17,10 @@ from placement.db import change_log, change_log_reader, commit_outcome, tables
 from placement.db.api import Database
 from tests.support import applications, databases
 
+POSTGRESQL = pytest.param('postgresql', marks=pytest.mark.postgresql)
+MARIADB = pytest.param('mariadb', marks=pytest.mark.mariadb)
 #: A test with ``server`` as a parameter runs on each of these, on SQLite also without any server.
-SERVERS = [
-    'sqlite',
-    pytest.param('postgresql', marks=pytest.mark.postgresql),
-    pytest.param('mariadb', marks=pytest.mark.mariadb),
-]
+SERVERS = ['sqlite', POSTGRESQL, MARIADB]
 
 _providers = tables.resource_providers
 
@@ -97,7 +95,7 @@ def next_slot(db: Database) -> change_log.Slot:
 
 def look_up(db: Database, slot: change_log.Slot) -> commit_outcome.CommitOutcome:
     """Find out whether the transaction of ``slot`` was committed, as after its COMMIT failed."""
-    return commit_outcome.find_outcome(db.slot_transaction, slot, db.slots.owner, exception.CommitUnknown())
+    return commit_outcome.find_outcome(db.slot_transaction, slot, db.slots.owner, exception.CommitInDoubt())
 
 
 def idle_slots(db: Database) -> set[int]:

@@ -99,15 +99,15 @@ def raised(error: Exception | Closing) -> Exception:
     [pytest.param(error, expected, id=repr(error)) for *expected, known in KNOWN for error in known],
 )
 def test_the_kind_of_an_error(error: Exception | Closing, expected: list[object]) -> None:
-    row = errors.row_of(raised(error))
-    assert [row.kind, row.excludes_commit, row.closes_connections] == expected
+    row = errors.known_error_of(raised(error))
+    assert [row.kind, row.rolls_back_at_commit, row.discards_pool] == expected
 
 
 def test_each_code_and_type_has_an_example() -> None:
     """One that does not close the connection, because any that does is ``UNAVAILABLE``, whatever its code is."""
     examples = [raised(error) for *_, known in KNOWN for error in known if not isinstance(error, Closing)]
     for row in errors.ERRORS:
-        matching = [error for error in examples if errors.row_of(error) is row]
+        matching = [error for error in examples if errors.known_error_of(error) is row]
         codes = [errors._code(error) for error in matching]
         assert [code for code in row.codes.split('|') if not any(re.fullmatch(code, tested) for tested in codes)] == []
         assert [type_ for type_ in row.types if not any(isinstance(error, type_) for error in matching)] == []

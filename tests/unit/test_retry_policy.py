@@ -37,7 +37,9 @@ def test_another_connection_is_tried_once_after_each_conflict(error: Exception) 
     assert not POLICY.next_attempt(reconnected, RetryTransaction()).is_reconnected
 
 
-@pytest.mark.parametrize('error', [exception.DatabaseUnavailable(), exception.SingleFailure(), ZeroDivisionError()])
+@pytest.mark.parametrize(
+    'error', [exception.DatabaseUnavailable(), exception.TransactionInterrupted(), ZeroDivisionError()]
+)
 def test_other_errors_are_final(error: Exception) -> None:
     with pytest.raises(type(error)):
         POLICY.next_attempt(Attempt(), error)
