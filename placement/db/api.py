@@ -228,15 +228,14 @@ class Database:
                     connection.commit()
             except BaseException as error:
                 connection.invalidate()
-                if errors.known_error_of(error).rolls_back_at_commit:
-                    if slot:
-                        slot.state = SlotState.UNCHANGED
-                    raise
+                is_rolled_back = errors.known_error_of(error).rolls_back_at_commit
+                if slot and is_rolled_back:
+                    slot.state = SlotState.UNCHANGED
                 # The process is about to end, and nobody waits for the outcome.
-                if not isinstance(error, Exception):
-                    raise
+                is_ending = not isinstance(error, Exception)
                 # Without a slot, the caller may repeat the transaction.
-                if not slot and errors.is_conflict(error):
+                is_repeatable = not slot and errors.is_conflict(error)
+                if is_rolled_back or is_ending or is_repeatable:
                     raise
                 raise (exception.CommitInDoubt if slot else exception.TransactionInterrupted) from error
 
