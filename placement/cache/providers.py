@@ -62,7 +62,8 @@ class Provider:
     root_provider_uuid: str = ''
     #: The aware time of the last update of its row; None if it is unknown.
     modified: dt.datetime | None = None
-    #: Only for sharing providers, the ids of the providers above it: search units of other trees do not contain these.
+    #: The ids of the providers above it, but only in ``Snapshot.sharing``: search units of other trees do not contain
+    #: these. Empty in ``Partition.providers``, also for the same provider.
     ancestors: frozenset[int] = frozenset()
 
     def with_usage(self, usage: Usage) -> Provider:

@@ -22,6 +22,8 @@ from placement.schemas import (
 )
 
 _POLICIES = ['none', 'isolate']
+#: The uuid of a provider, in any spelling.
+_PROVIDER_UUID: Schema = {'type': 'string', DOCUMENTED: {'minLength': 1, 'format': 'uuid'}}
 
 # [0-9], because \d also matches digits of other scripts. \Z, because $ also matches before a final newline.
 LIMIT = r'^[1-9][0-9]*\Z'
@@ -47,7 +49,7 @@ PARAMETERS = [
     Parameter('required', (1, 17), REQUIRED, of_group=True),
     Parameter('member_of', (1, 21), MEMBER_OF, of_group=True),
     Parameter('group_policy', (1, 25), {'type': 'string', 'enum': _POLICIES}),
-    Parameter('in_tree', (1, 31), {'type': 'string', DOCUMENTED: {'minLength': 1, 'format': 'uuid'}}, of_group=True),
+    Parameter('in_tree', (1, 31), _PROVIDER_UUID, of_group=True),
     Parameter('root_required', (1, 35), ROOT_REQUIRED),
     Parameter('same_subtree', (1, 36), {**TEXT, DOCUMENTED: all_values(SYNTAX)}),
 ]

@@ -42,7 +42,7 @@ def find_candidates(
     """
     snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
     # The requirements that providers have to satisfy. Equal request groups have equal requirements.
-    compiled = compile_request(request, snapshot.root_id_of)
+    compiled = compile_request(request, snapshot)
     # The trees in which every requirement has a provider, found by columns. Equivalent trees form one search unit.
     units = Prefilter(snapshot, compiled, budget).search_units(rng)
     # The first candidate of each tree, then the second of each, and so on, without duplicates. Equivalent trees are
@@ -67,7 +67,7 @@ def filter_providers(
     :raises TraitNotFound: some traits do not exist.
     """
     snapshot.names.raise_unless_known(group.resources, group.traits.names)
-    [requirement] = requirements_of(group, snapshot.root_id_of)
+    [requirement] = requirements_of(group, snapshot)
     for partition in snapshot.partitions:
         flags = requirement.matches(partition)
         if uuid is not None:

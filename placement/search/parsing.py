@@ -368,11 +368,16 @@ class GroupReader(NamedTuple):
     #: Converts all values together, at the first occurrence. It also gets the microversion and the suffix.
     read_all: Callable[[Sequence[str], Version, str], Any] | None = None
 
+    @classmethod
+    def uuid(cls, parameter: str) -> GroupReader:
+        """Return the reader of a parameter whose value is the uuid of a provider, for the field with its name."""
+        return cls(parameter, read_value=functools.partial(parse_uuid, parameter))
+
 
 #: By the name of the parameter, in the order in which those of a group are read below 1.30.
 GROUP_READERS = {
     'member_of': GroupReader('aggregates', read_all=parse_member_of),
     'resources': GroupReader('resources', read_value=parse_resources),
     'required': GroupReader('traits', read_all=lambda values, version, _suffix: parse_required(values, version)),
-    'in_tree': GroupReader('in_tree', read_value=functools.partial(parse_uuid, 'in_tree')),
+    'in_tree': GroupReader.uuid('in_tree'),
 }

@@ -102,12 +102,13 @@ class Prefilter:
     def _partitions(self) -> Iterable[Partition]:
         """Return the partitions to search. If ``in_tree`` leaves only one tree, this is at most one partition."""
         for requirement in self.requirements:
-            for tree in requirement.conditions:
-                if not isinstance(tree, TreeCondition):
+            for condition in requirement.conditions:
+                if not isinstance(condition, TreeCondition):
                     continue
-                if tree.may_be_shared and any(provider.root_id == tree.root_id for provider in self.snapshot.sharing):
+                root_id = condition.root_id
+                if condition.may_be_shared and any(provider.root_id == root_id for provider in self.snapshot.sharing):
                     continue
-                return [] if tree.root_id is None else [self.snapshot.find_tree(tree.root_id)[0]]
+                return [] if root_id is None else [self.snapshot.find_tree(root_id)[0]]
         return self.snapshot.partitions
 
     def _shared_only_units(self) -> Iterator[SearchUnit]:

@@ -2,7 +2,7 @@
 
 A *group* has the parameters with one suffix (api-ref/allocation-candidates.md#request-groups). A suffixed group is one
 requirement. The unsuffixed group is one for each of its resource classes. ``compile_request`` makes the requirements of
-a request, and ``requirements_of`` those of a group; it is the only place that resolves the uuid of ``in_tree``.
+a request, and ``requirements_of`` those of a group.
 
 All of this is immutable and comparable, so ``dataclasses.replace`` makes "the request without this rule".
 """
@@ -10,8 +10,9 @@ All of this is immutable and comparable, so ``dataclasses.replace`` makes "the r
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from placement.cache.providers import Provider
 from placement.search.conditions import (
@@ -23,6 +24,10 @@ from placement.search.conditions import (
     TraitCondition,
     TreeCondition,
 )
+
+if TYPE_CHECKING:
+    # As in ``conditions``: the solver imports this module, too.
+    from placement.cache.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -161,16 +166,16 @@ class CompiledRequest:
         return [self.bits(provider, tree[0]) for provider in tree] + [self.bits(provider, None) for provider in sharing]
 
 
-def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int | None]) -> CompiledRequest:
+def compile_request(request: CandidateRequest, snapshot: Snapshot) -> CompiledRequest:
     """Divide the groups of ``request`` into requirements.
 
-    :param root_id_of: returns the root id for the uuid of a provider; None if there is no such provider.
+    :param snapshot: has the providers whose uuids are in the request.
     """
     requirements: list[Requirement] = []
     collective: set[frozenset[str]] = set()
     root = _trait_conditions(request.root_traits.any_of, request.root_traits.forbidden, RootTraitCondition)
     for group in request.groups:
-        requirements += requirements_of(group, root_id_of)
+        requirements += requirements_of(group, snapshot)
         if not group.use_same_provider:
             collective.update(group.traits.any_of)
             if group.aggregates.forbidden:
@@ -183,10 +188,10 @@ def compile_request(request: CandidateRequest, root_id_of: Callable[[str], int |
     )
 
 
-def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]) -> list[Requirement]:
+def requirements_of(group: RequestGroup, snapshot: Snapshot) -> list[Requirement]:
     """Return the requirement of a group, or those of the unsuffixed group: one for each class.
 
-    :param root_id_of: as for ``compile_request``.
+    :param snapshot: as for ``compile_request``.
     """
     traits, aggregates = group.traits, group.aggregates
     # The providers of the unsuffixed group have its required traits together, so these are not conditions on each.
@@ -196,7 +201,8 @@ def requirements_of(group: RequestGroup, root_id_of: Callable[[str], int | None]
     if aggregates.forbidden:
         conditions.append(AggregateCondition((aggregates.forbidden,), forbidden=True))
     if group.in_tree is not None:
-        conditions.append(TreeCondition(root_id_of(group.in_tree), group.use_same_provider, group.in_tree))
+        root_id, may_be_shared = snapshot.root_id_of(group.in_tree), group.use_same_provider
+        conditions.append(TreeCondition(root_id, may_be_shared, group.in_tree))
     resources = [ResourceCondition(name, amount) for name, amount in group.resources.items()]
     if group.use_same_provider:
         return [Requirement(group.suffix, True, (*resources, *conditions))]

@@ -154,7 +154,7 @@ def test_it_is_one_rule_if_it_belongs_to_no_group(monkeypatch: pytest.MonkeyPatc
 
 
 def test_different_conditions_of_a_group_need_different_subjects() -> None:
-    compiled = compile_request(parsing.parse('resources1=VCPU:4', NEWEST_VERSION), lambda _uuid: None)
+    compiled = compile_request(parsing.parse('resources1=VCPU:4', NEWEST_VERSION), snapshot_of([]))
     [requirement] = compiled.requirements
 
     def checks(*conditions: ProviderCondition) -> RequestChecks:

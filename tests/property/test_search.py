@@ -159,7 +159,7 @@ def test_isolated_variables_are_assigned_exactly_if_all_can_get_different_provid
 ) -> None:
     """At each choice the matching allows what brute force can complete, also after choices were taken back."""
     requirement = RequestGroup('1', True, {'VCPU': 1})
-    [compiled] = compile_request(CandidateRequest((requirement,)), lambda _uuid: None).requirements
+    [compiled] = compile_request(CandidateRequest((requirement,)), snapshot_of([])).requirements
     variables = [
         Variable(compiled, tuple(sorted(domain)), index, True, False, (), ()) for index, domain in enumerate(domains)
     ]
@@ -188,7 +188,7 @@ def test_isolated_variables_are_assigned_exactly_if_all_can_get_different_provid
 def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP], Query]) -> None:
     """Both evaluations of a requirement, and of the single conditions in it, agree on each provider in its own tree."""
     snapshot, request = snapshot_of(case[0]), request_of(case[1])
-    requirements = compile_request(request, snapshot.root_id_of).requirements
+    requirements = compile_request(request, snapshot).requirements
     for partition in snapshot.partitions:
         roots = map(partition.providers.__getitem__, partition.starts[partition.tree_numbers].tolist())
         trees = list(zip(partition.providers, roots, strict=True))

@@ -132,7 +132,7 @@ def explain(
     :raises TraitNotFound: a trait of any group does not exist.
     """
     snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
-    compiled = compile_request(request, snapshot.root_id_of)
+    compiled = compile_request(request, snapshot)
     trees = sum(int(partition.has_root.sum()) for partition in snapshot.partitions)
     result = Explanation(trees, about_hosts=not HOST_CLASSES.isdisjoint(request.requested_classes), limit=request.limit)
     if not trees:

@@ -91,7 +91,7 @@ def count_fits(snapshot: Snapshot, request: CandidateRequest, max_searches: int)
     :raises TraitNotFound: a requested trait does not exist.
     """
     snapshot.names.raise_unless_known(request.requested_classes, request.trait_names)
-    prefilter = Prefilter(snapshot, compile_request(request, snapshot.root_id_of))
+    prefilter = Prefilter(snapshot, compile_request(request, snapshot))
     counted = _Counted()
     if len(request.groups) == 1 and not request.groups[0].use_same_provider:
         counted = _count_divisible(prefilter)

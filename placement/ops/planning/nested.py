@@ -43,7 +43,7 @@ class TreeSolver:
             groups = [RequestGroup(f'_{n}', True, self._hosts.resources(role)) for n, role in enumerate(shape.roles)]
             request = CandidateRequest(tuple(groups), 'isolate' if self._isolate else 'none', with_mappings=True)
             sums = amounts_of([shape.roles], len(self._hosts.classes))[0]
-            self._requests[shape.roles] = compile_request(request, lambda _uuid: None), sums
+            self._requests[shape.roles] = compile_request(request, self._hosts.snapshot), sums
         compiled, needs = self._requests[shape.roles]
         # More than all roles need together makes no difference.
         free = np.minimum(free, needs)

@@ -60,7 +60,7 @@ def single_trees(units: Iterable[SearchUnit]) -> Iterator[SearchUnit]:
 
 
 def prefilter_of(snapshot: Snapshot, request: CandidateRequest, budget: SearchBudget | None = None) -> Prefilter:
-    return Prefilter(snapshot, compile_request(request, snapshot.root_id_of), budget)
+    return Prefilter(snapshot, compile_request(request, snapshot), budget)
 
 
 def search(
