@@ -3,8 +3,7 @@
 A *requirement* has all conditions that one provider has to satisfy. Requirements and conditions are evaluated in two
 ways, ``matches`` and ``accepts`` (see ``ProviderCondition``). The other members of a condition are what ``ops/explain``
 needs of every kind. By type it asks only for the provider closest to an amount (``ResourceCondition``), aggregates that
-the root may have instead (``AggregateCondition``), pools that ``TreeCondition`` excludes, and similar names
-(``TraitCondition``).
+the root may have instead (``AggregateCondition``), and similar names (``TraitCondition``).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from placement.cache.providers import DISABLED_TRAIT, Provider
+from placement.cache.providers import DISABLED_TRAIT, SHARING_TRAIT, Provider
 
 if TYPE_CHECKING:
     # The solver imports this module, and import-linter rejects every chain of imports from the solver to numpy.
@@ -43,7 +42,19 @@ class Fault(enum.StrEnum):
 
 
 class ProviderCondition:
-    """A rule about a single provider. What all conditions of a kind have in common is an attribute of its class."""
+    """A rule about a single provider. What all conditions of a kind have in common is an attribute of its class.
+
+    What an explanation (``ops/explain``) makes of these attributes:
+
+    ====================  ==============================================================================
+    ``forbidden``         It says that providers have, or are in, what they must not.
+    ``is_state``          Trees that fail only this are what was asked for, but full or disabled.
+    ``is_place``          Trees that fail only this come last: the user does not want them.
+    ``selects_trees``     Sentences name the tree as a whole, and not the classes of the unsuffixed group.
+    ``only_in_own_tree``  Sharing providers of other trees fail it, whatever ``matches`` says of them.
+    ``final_for_pools``   It proposes no sharing provider of another tree that fails this.
+    ====================  ==============================================================================
+    """
 
     #: The name of the query parameter.
     parameter = ''
@@ -51,9 +62,10 @@ class ProviderCondition:
     of_whole_request = False
     #: Whether the query has a ``!`` before ``subject``.
     forbidden = False
-    #: Whether it selects providers by where or which they are, such as a tree, and not by what they have. The user does
-    #: not want the others, so trees that fail only this come last in an explanation.
+    #: Whether it selects providers by where or which they are, such as a tree, and not by what they have.
     is_place = False
+    #: Whether the providers of a tree satisfy it all or not at all.
+    selects_trees = False
     #: What is wrong with a provider that violates it.
     fault = Fault.VIOLATED
 
@@ -75,11 +87,22 @@ class ProviderCondition:
         """Whether it is about the state of a provider, which changes while the provider stays what it is."""
         return False
 
+    @property
+    def only_in_own_tree(self) -> bool:
+        """Whether no sharing provider satisfies it in trees other than its own."""
+        return False
+
+    @property
+    def final_for_pools(self) -> bool:
+        """Whether nobody would change a sharing provider of another tree so that it satisfies this."""
+        return self.only_in_own_tree
+
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
         """Return whether one provider satisfies it.
 
         A search asks about each sharing provider that could serve other trees, and plans about the providers of trees
-        that are not stored.
+        that are not stored. What neither ``provider`` nor ``root`` tells, such as what is above it, is looked up in the
+        snapshot when the condition is made, as is ``TreeCondition.root_id``.
 
         :param root: the root of the provider's tree; None if a sharing provider serves another tree.
         """
@@ -202,6 +225,11 @@ class TraitCondition(NameSetCondition):
         return all(names <= STATE_TRAITS for names in self.sets)
 
     @property
+    def only_in_own_tree(self) -> bool:
+        # Without this trait, a provider serves no other trees.
+        return self.forbidden and self.names == (SHARING_TRAIT,)
+
+    @property
     def subject(self) -> str:
         return ' '.join(f'{"in:" if len(names) > 1 else ""}{",".join(sorted(names))}' for names in self.sets)
 
@@ -259,11 +287,21 @@ class TreeCondition(ProviderCondition):
     uuid: str
 
     is_place = True
+    selects_trees = True
     parameter = 'in_tree'
 
     @property
     def subject(self) -> str:
         return self.uuid
+
+    @property
+    def only_in_own_tree(self) -> bool:
+        return not self.may_be_shared
+
+    @property
+    def final_for_pools(self) -> bool:
+        # If there is no such tree, the uuid has to change, and any pool may do.
+        return self.root_id is not None
 
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
         return provider.root_id == self.root_id and (self.may_be_shared or root is not None)

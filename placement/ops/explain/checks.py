@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from placement.cache.providers import SHARING_TRAIT
-from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, ResourceCondition, TreeCondition
+from placement.search.conditions import AggregateCondition, Fault, ProviderCondition, ResourceCondition
 from placement.search.request import CompiledRequest
 
 #: A provider that has inventory of one of these is a host, and no pool.
@@ -73,24 +72,9 @@ class Check:
         return isinstance(self.condition, AggregateCondition) and not self.condition.forbidden
 
     @property
-    def never_by_sharing(self) -> bool:
-        """Whether every sharing provider fails in other trees: by ``in_tree`` of the unsuffixed group, or its trait."""
-        if isinstance(self.condition, TreeCondition):
-            return not self.condition.may_be_shared
-        return self.rule.forbids and self.rule.names == (SHARING_TRAIT,)
-
-    @property
-    def excludes_pools(self) -> bool:
-        """Whether it keeps sharing providers from serving other trees at all."""
-        if isinstance(self.condition, TreeCondition):
-            # If the tree does not exist, the condition is wrong, and not the choice of pools.
-            return self.condition.root_id is not None
-        return self.never_by_sharing
-
-    @property
     def may_name_classes(self) -> bool:
         """Whether its scope may be classes. The words of an amount name its class; states and trees are of hosts."""
-        is_of_host = self.condition.is_state or isinstance(self.condition, TreeCondition)
+        is_of_host = self.condition.is_state or self.condition.selects_trees
         return self.rule.suffixes == ('',) and not self.resource_class and not is_of_host
 
     @property
@@ -147,7 +131,7 @@ class RequestChecks:
         self.absent = self.mask(check for check in self.in_order if check.fault is Fault.ABSENT)
         #: A pool that fails one of these is no choice for other trees: nobody would add inventory of the class to it,
         #: move it to the tree of ``in_tree`` or remove its trait for sharing.
-        self.never_useful = self.absent | self.mask(check for check in self.in_order if check.excludes_pools)
+        self.never_useful = self.absent | self.mask(check for check in self.in_order if check.condition.final_for_pools)
 
     def mask(self, checks: Iterable[Check]) -> int:
         """Return the set of some checks."""

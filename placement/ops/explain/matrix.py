@@ -67,7 +67,7 @@ class ProviderMatrix:
             by_root = {check: of_root(flags) if check.is_membership else flags for check, flags in failing.items()}
             direct.append(self._masks(by_root, self.partition.size))
         positions = self.pools.positions
-        shared = {check: flags[positions] | check.never_by_sharing for check, flags in failing.items()}
+        shared = {check: flags[positions] | check.condition.only_in_own_tree for check, flags in failing.items()}
         return direct, self._masks(shared, len(positions))
 
     def _masks(self, failing: dict[Check, Flags], size: int) -> DictionaryColumn[int]:
@@ -113,7 +113,7 @@ class ProviderMatrix:
         Those with the trait for sharing may lack aggregates. The others lack only the trait; they are in one of
         ``aggregates``, and no hosts.
         """
-        if any(check.never_by_sharing for check in self.checks.of_requirement[requirement]):
+        if any(check.condition.only_in_own_tree for check in self.checks.of_requirement[requirement]):
             return {}
         [masks, *_], _ = self.columns[requirement]
         shares, columns = self.partition.has_sharing_trait, self.partition.inventory_columns
