@@ -162,8 +162,9 @@ def db_online_data_migrations(parser: CommandParser) -> None:
 def audit(parser: CommandParser) -> None:
     """Find inconsistent records in the database.
 
-    Find records in the database that contradict each other, such as a recorded usage that is not the sum of the
-    allocations, or a root that the parents of a provider do not lead to. Safe while the service runs.
+    Find records that contradict each other (such as a recorded usage that is not the sum of the allocations), that no
+    request could store, or that nothing uses, and allocations that violate the limits of their inventories. Safe while
+    the service runs.
 
     Exit code: 0 if nothing has to be done, 3 if problems remain, 4 if all were repaired, 127 if it fails.
     """
