@@ -110,7 +110,8 @@ def _drawing(tree: ProviderTree, consumers: Consumers, names: DisplayNames, cons
             branch.add(output.escaped(f'aggregates: {labels(provider.aggregates)}', 'blue'))
     root = branches[tree.root.id]
     for sharing in tree.sharing_data():
-        text = f'shared by {sharing["name"]} {sharing["uuid"]} through aggregate {labels(sharing["aggregates"])}'
+        name = f'{sharing["name"]} ' if sharing['name'] else ''
+        text = f'shared by {name}{sharing["uuid"]} through aggregate {labels(sharing["aggregates"])}'
         root.add(output.escaped(text, 'magenta'))
     for id_, branch in branches.items():
         branch.children += (branches[child.id] for child in tree.children.get(id_, ()))

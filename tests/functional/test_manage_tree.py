@@ -81,6 +81,8 @@ def test_one_tree_by_any_of_its_providers(url: str, identifier: str, printed: Pr
     assert f'child {corruption.CHILD}' in text
     assert f'shared by store {STORE}' in text
     assert 'flat' not in text
+    corruption.plant(url, 'UPDATE placement_resource_providers SET name = NULL WHERE id = 9')
+    assert f'shared by {STORE} through' in printed('tree', identifier)
 
 
 def test_json(url: str, printed: Printed) -> None:
