@@ -80,10 +80,9 @@ class RetryPolicy:
         if attempt.conflicts == self.max_retries or kind is ErrorKind.SQLITE_BUSY:
             if isinstance(error, RetryTransaction):
                 raise error.error from error.__cause__ or error
-            is_interrupted = kind is ErrorKind.INTERRUPTED
-            raise (
-                exception.TransactionInterrupted if is_interrupted else exception.ConcurrentProviderUpdate
-            ) from error
+            if kind is ErrorKind.INTERRUPTED:
+                raise exception.TransactionInterrupted from error
+            raise exception.ConcurrentProviderUpdate from error
         conflicts = attempt.conflicts + 1
         longest = min(self.first_delay_seconds * 2**conflicts, self.max_delay_seconds)
         return Attempt(conflicts, delay_seconds=random.uniform(0, longest))  # noqa: S311

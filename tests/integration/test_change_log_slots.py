@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -257,7 +258,9 @@ def test_a_locked_slot_is_not_waited_for(url: sa.URL, db: Database, other: Datab
 # A COMMIT that fails --------------------------------------------------------------------------------------
 
 
-def interrupt_commit(db: Database, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], *done: bool) -> None:
+def interrupt_commit(
+    db: Database, monkeypatch: pytest.MonkeyPatch, error: Callable[[str], BaseException], *done: bool
+) -> None:
     """Make the next COMMITs raise ``error``, each after it was done or not."""
     commit, remaining = db.engine.dialect.do_commit, list(done)
 
@@ -366,6 +369,20 @@ def test_a_failed_commit_of_a_slot_is_503_without_a_change(
     with pytest.raises(exception.TransactionInterrupted) as raised:
         db.write(lambda tx: logs.move(tx, providers))
     assert not isinstance(raised.value, exception.CommitInDoubt)
+    db.write(lambda tx: logs.move(tx, providers))
+    with db.reader() as tx:
+        assert set(logs.generations(tx).values()) == {1}
+
+
+@everywhere
+@pytest.mark.parametrize('done', [False, True])
+def test_a_commit_of_a_slot_that_conflicts_is_repeated(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """Even if it is in doubt: if it has taken a slot, the next attempt takes another one."""
+    db.slots.release()
+    driver: Any = db.engine.dialect.loaded_dbapi
+    interrupt_commit(db, monkeypatch, functools.partial(driver.OperationalError, 3100), done)
     db.write(lambda tx: logs.move(tx, providers))
     with db.reader() as tx:
         assert set(logs.generations(tx).values()) == {1}
