@@ -16,9 +16,9 @@ from placement.cache.providers import Provider
 from placement.cache.snapshot import KnownNames, Snapshot
 from placement.capacity import InventoryRecord
 from placement.ops.explain.explanation import explain
-from placement.search import filter_providers, find_candidates, parsing
+from placement.search import conditions, filter_providers, find_candidates, parsing
 from placement.search.budget import Limit, SearchBudget
-from placement.search.conditions import AggregateCondition, ResourceCondition, TraitCondition, TreeCondition
+from placement.search.conditions import ProviderCondition
 from tests.support.applications import NEWEST_VERSION
 from tests.support.search.cached import snapshot_of
 from tests.support.search.oracle import SHARES, rp
@@ -62,14 +62,17 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return where(column, predicate)
 
     monkeypatch.setattr(NameSetColumn, 'where', counted_where)
-    for condition in (ResourceCondition, TraitCondition, AggregateCondition, TreeCondition):
-        accepts: Callable[..., Any] = condition.accepts
+    for kind in vars(conditions).values():
+        # Others inherit it.
+        if not (isinstance(kind, type) and issubclass(kind, ProviderCondition) and 'accepts' in vars(kind)):
+            continue
+        accepts: Callable[..., Any] = kind.accepts
 
         def counted(self: Any, *providers: Any, accepts: Callable[..., Any] = accepts) -> Any:
             counts['providers'] += 1
             return accepts(self, *providers)
 
-        monkeypatch.setattr(condition, 'accepts', counted)
+        monkeypatch.setattr(kind, 'accepts', counted)
     return counts
 
 

@@ -81,6 +81,12 @@ def test_the_rules_of_a_search_name_every_parameter() -> None:
     assert [name for name in names if not re.search(rf'`{name}\b', text)] == []
 
 
+def test_the_reference_says_which_value_of_every_repeated_parameter_counts() -> None:
+    _, _, text = (API_REF / 'allocation-candidates.md').read_text().partition('| A parameter that is repeated |')
+    table, _, _ = text.partition('\n\n')
+    assert [parameter.name for parameter in allocation_candidate.PARAMETERS if f'`{parameter.name}`' not in table] == []
+
+
 def test_every_operation_names_its_policy_rule() -> None:
     documented = {
         rule for text in _sections().values() for rule in re.findall(r'^Policy: `(.+)`$', text, flags=re.MULTILINE)

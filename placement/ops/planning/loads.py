@@ -180,10 +180,10 @@ def group_loads(hosts: Hosts, rows: Integers, trees: Sequence[int] | None, optio
     # Where equal shapes of several trees have equal rows.
     relative = np.where(tree < 0, row, row - hosts.partition.starts[tree])
     items = np.array(sorted(shapes.group(consumer, tree, relative, column, amount)), np.int64).reshape(-1, 3)
-    in_tree, shape, id_ = items[is_source[items[:, 0]]].T
+    load_tree, shape, id_ = items[is_source[items[:, 0]]].T
     return Loads(
         list(shapes.numbers),
-        in_tree,
+        load_tree,
         shape,
         id_,
         without_inventory=int((hosts.max_unit[row, column] == 0)[within].sum()),

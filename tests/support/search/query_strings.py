@@ -16,7 +16,7 @@ from tests.support.search.oracle import Group, Query
 _NAMESPACE = uuid.UUID('5b0f1b52-6f55-4b7e-8a44-0c1a33a1a111')
 
 #: The parameters with uuids in them, which examples and tests give by name.
-_NAMED = re.compile(r'(member_of|in_tree)')
+_UUID_PARAMETERS = re.compile(r'(member_of|in_tree)')
 
 #: The minor versions that added the parameters of the request, and those of groups. This is part of the model.
 _SINCE = {'limit': 16, 'group_policy': 25, 'root_required': 35, 'same_subtree': 36}
@@ -43,9 +43,9 @@ def with_uuids(query: str) -> str:
     """The query string with the names of aggregates and providers in it replaced by uuids."""
 
     def replaced(key: str, value: str) -> str:
-        return (
-            re.sub(r'(?<![\w-])(?!in:)[\w-]+', lambda match: uuid_of(match[0]), value) if _NAMED.match(key) else value
-        )
+        if not _UUID_PARAMETERS.match(key):
+            return value
+        return re.sub(r'(?<![\w-])(?!in:)[\w-]+', lambda match: uuid_of(match[0]), value)
 
     return urlencode([(key, replaced(key, value)) for key, value in parse_qsl(query, keep_blank_values=True)])
 
