@@ -93,25 +93,27 @@ class Model:
         return {('required', self.suffixes_of(group), subject, Fault.VIOLATED) for subject in subjects}
 
     def failed(self, name: str, group: Group, classes: Iterable[str], root: str) -> Iterable[set[Key]]:
-        """The checks that a provider fails, with each way to satisfy ``member_of``."""
+        """The checks that a provider fails, with each way to satisfy ``member_of``; none if it is no choice."""
         suffixes, rp, own = self.suffixes_of(group), self.oracle.rps[name], self.oracle.root(name) == root
-        failed: set[Key] = set()
-        for rc in classes:
-            faults = self.faults(name, rc, group.resources[rc])
-            if Fault.ABSENT in faults and not own:
-                # Nobody would add inventory of the class to a pool.
-                return
-            failed |= {('resources', suffixes, f'{rc}:{group.resources[rc]}', fault) for fault in faults}
+        in_tree = self.oracle.in_requested_tree(name, group) and (own or group.suffix or group.in_tree is None)
+        # Each fault, and whether it is final for a pool: nobody would add inventory of the class to it, stop its
+        # sharing, or move it to the tree.
+        faults = [
+            *(
+                ('resources', f'{rc}:{group.resources[rc]}', fault, fault is Fault.ABSENT)
+                for rc in classes
+                for fault in self.faults(name, rc, group.resources[rc])
+            ),
+            *(('forbidden', trait, Fault.VIOLATED, trait == SHARES) for trait in group.forbidden & rp.traits),
+            *(('member_of', f'!{name}', Fault.VIOLATED, False) for name in group.not_member_of & rp.aggregates),
+        ]
+        if not in_tree:
+            faults.append(('in_tree', f'uuid of {group.in_tree}', Fault.VIOLATED, group.in_tree in self.oracle.rps))
+        if not own and any(final for *_, final in faults):
+            return
+        failed = {(parameter, suffixes, subject, fault) for parameter, subject, fault, _ in faults}
         if group.suffix:
             failed |= self.lacking(rp.traits, group)
-        failed |= {('forbidden', suffixes, trait, Fault.VIOLATED) for trait in group.forbidden & rp.traits}
-        failed |= {('member_of', suffixes, f'!{name}', Fault.VIOLATED) for name in group.not_member_of & rp.aggregates}
-        fails_tree = group.in_tree and not (self.oracle.in_requested_tree(name, group) and (group.suffix or own))
-        if not own and (SHARES in group.forbidden or (fails_tree and group.in_tree in self.oracle.rps)):
-            # Nobody would stop the sharing of a pool, or move it to the tree.
-            return
-        if fails_tree:
-            failed.add(('in_tree', suffixes, f'uuid of {group.in_tree}', Fault.VIOLATED))
         members = [name, root] if own and not group.suffix else [name]
         for member in members:
             outside = [names for names in group.member_of if not names & self.oracle.rps[member].aggregates]

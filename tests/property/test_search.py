@@ -183,6 +183,24 @@ def test_isolated_variables_are_assigned_exactly_if_all_can_get_different_provid
     event(f'possible: {bool(assignments)}')
 
 
+@thorough(2000)
+@given(topologies())
+def test_snapshots_have_the_parents_and_the_ancestors_of_providers(topology: list[RP]) -> None:
+    oracle, snapshot = Oracle(topology), snapshot_of(topology)
+    for partition in snapshot.partitions:
+        for provider, parent, first in zip(
+            partition.providers,
+            partition.parents.tolist(),
+            partition.starts[partition.tree_numbers].tolist(),
+            strict=True,
+        ):
+            above = None if parent < 0 else partition.providers[first + parent].name
+            assert above == oracle.rps[provider.name or ''].parent
+    ids = {provider.name: provider.id for provider in snapshot.providers()}
+    for provider in snapshot.sharing:
+        assert provider.ancestors == {ids[name] for name in oracle.line(provider.name or '')[1:]}
+
+
 @thorough(300)
 @given(CASES)
 def test_requirements_accept_the_providers_that_they_match(case: tuple[list[RP], Query]) -> None:
@@ -227,14 +245,14 @@ def nearly_equal_trees(draw: st.DrawFn) -> tuple[list[RP], Query]:
         for rp in topology
     ]
     number = draw(st.integers(0, len(copies) - 1))
-    rp = copies[number]
+    rp, line = copies[number], Oracle(copies).line
     details: list[list[dict[str, Any]]] = [
         [{'traits': rp.traits ^ {trait}} for trait in (*TRAITS, SHARES)],
         [
             {'inventory': {**rp.inventory, name: {**values, 'used': values['used'] + 1}}}
             for name, values in rp.inventory.items()
         ],
-        [{'parent': other.name} for other in copies[:number] if rp.parent],
+        [{'parent': other.name} for other in copies if rp.parent and rp.name not in line(other.name)],
     ]
     kind = draw(st.sampled_from([kind for kind in details if kind]))
     copies[number] = replace(rp, **draw(st.sampled_from(kind)))

@@ -167,6 +167,10 @@ class Oracle:
             return True
         return group.in_tree in self.rps and self.root(group.in_tree) == self.root(name)
 
+    def may_use(self, name: str, group: Group) -> bool:
+        """What a group says about single providers, except for amounts, traits and required aggregates, holds."""
+        return self.outside(name, group) and self.in_requested_tree(name, group)
+
     def traits_satisfy(self, traits: set[str], group: Group) -> bool:
         return (
             group.required <= traits
@@ -188,7 +192,7 @@ class Oracle:
         pool = {name for name in self.tree(root) if in_aggregates or self.inside(name, group.member_of)}
         if group.in_tree is None:
             pool |= {name for name in self.reaching(root) if self.inside(name, group.member_of)}
-        pool = {name for name in pool if self.in_requested_tree(name, group) and self.outside(name, group)}
+        pool = {name for name in pool if self.may_use(name, group)}
         pools = [
             [(name, rc, n) for name in sorted(pool) if self.can_allocate(name, rc, n)]
             for rc, n in group.resources.items()
@@ -208,8 +212,7 @@ class Oracle:
             if all(self.can_allocate(name, rc, n) for rc, n in group.resources.items())
             and self.traits_satisfy(self.rps[name].traits, group)
             and self.inside(name, group.member_of)
-            and self.outside(name, group)
-            and self.in_requested_tree(name, group)
+            and self.may_use(name, group)
         ]
 
     def in_one_subtree(self, providers: Set[str]) -> bool:

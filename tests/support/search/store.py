@@ -11,7 +11,7 @@ from placement.db import tables
 from placement.db.api import Database
 from tests.support import clouds
 from tests.support.http_client import send_request
-from tests.support.search.oracle import RP, Body, Entry
+from tests.support.search.oracle import RP, Body, Entry, Oracle
 from tests.support.search.query_strings import uuid_of, with_uuids
 from tests.support.search.topologies import TRAITS
 
@@ -88,8 +88,11 @@ class Stored:
 
 def store(db: Database, topology: list[RP]) -> None:
     """Replace all providers by ``topology``. Usage becomes allocations of one consumer per inventory."""
+    oracle = Oracle(topology)
     providers = [
-        clouds.Provider(rp.name, rp.inventory, tuple(rp.traits), tuple(rp.aggregates), rp.parent) for rp in topology
+        clouds.Provider(rp.name, rp.inventory, tuple(rp.traits), tuple(rp.aggregates), rp.parent)
+        # A parent has to exist.
+        for rp in sorted(topology, key=lambda rp: len(oracle.line(rp.name)))
     ]
     allocations: dict[str, dict[str, clouds.Amounts]] = {
         f'{rp.name}/{rc}': {rp.name: {rc: record['used']}}
