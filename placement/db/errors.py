@@ -69,8 +69,9 @@ class RetryTransaction(Exception):
 class ErrorKind(enum.Enum):
     """What an error means, and what ``Database.write`` does after a statement that raised it.
 
-    After its COMMIT it does the same if the row of ``ERRORS`` has ``rolls_back_at_commit``. Otherwise the COMMIT is in
-    doubt, whatever the kind is; doc/database.md#a-commit-that-fails has what follows, also without a slot.
+    After its COMMIT it does the same if the row of ``ERRORS`` has ``rolls_back_at_commit``, but runs nothing again
+    after ``UNAVAILABLE``. Otherwise the COMMIT is in doubt, whatever the kind is;
+    doc/database.md#a-commit-that-fails has what follows, also without a slot.
     """
 
     #: Another transaction was in the way, and this one was rolled back. It is run again; after the last retry a 409.
@@ -140,7 +141,7 @@ ERRORS = (
     # transaction, because it has left its group (3783, 3796) or leaves it (3782, 3799)
     # (``test_a_member_that_has_left_its_group_is_unavailable``).
     KnownError(ErrorKind.UNAVAILABLE, '1047|3782|3783|3796|3799', discards_pool=True),
-    # Nobody knows what happened before the connection or the file failed.
+    # No connection, or it broke, or the file failed: nobody knows what happened before that.
     KnownError(
         ErrorKind.UNAVAILABLE,
         # MySQL and MariaDB.
@@ -173,9 +174,11 @@ ERRORS = (
     # applied a conflicting change of another one (the test of the same name). With another number nothing is known.
     KnownError(ErrorKind.CONFLICT, '1180', message=r'\b149\b', rolls_back_at_commit=True),
     # A lock was not released in time: COMMIT needs one against FLUSH TABLES WITH READ LOCK, and is rolled back without
-    # it (``test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back``). A lock that is not waited for (3572, 55P03),
-    # and a record that has changed since it was read (1020): only other statements get these.
-    KnownError(ErrorKind.CONFLICT, '1205|3572|55P03|1020', rolls_back_at_commit=True),
+    # it (``test_a_commit_that_waits_too_long_for_a_lock_is_rolled_back``).
+    KnownError(ErrorKind.CONFLICT, '1205', rolls_back_at_commit=True),
+    # Only other statements than COMMIT get these: a lock that is not waited for (3572, 55P03), and a record that has
+    # changed since it was read (1020).
+    KnownError(ErrorKind.CONFLICT, '3572|55P03|1020', rolls_back_at_commit=True),
     # A serialization failure, which PostgreSQL finds before it commits, and rolls back (its manual, "Serialization
     # Failure Handling"). A violated foreign key, which is never checked at COMMIT: since the transaction
     # read a row, another one has deleted it or inserted a reference to it.
