@@ -35,8 +35,8 @@ class Partition:
 
     A *position* is the index of a provider in ``providers``, a *number* the index of a tree in ``roots``.
 
-    ``with_usages`` keeps all cached properties, so none of them may depend on usages and generations. Those that do are
-    in ``InventoryColumns``.
+    ``with_usages`` keeps all cached properties, so none of them may depend on usages and generations. A column that
+    does is a field, which it replaces, as it replaces ``providers`` and ``inventory_columns``.
     """
 
     providers: tuple[Provider, ...]

@@ -52,7 +52,7 @@ class ProviderCondition:
     ``is_place``          Trees that fail only this come last: the user does not want them.
     ``selects_trees``     Sentences name the tree as a whole, and not the classes of the unsuffixed group.
     ``only_in_own_tree``  Sharing providers of other trees fail it, whatever ``matches`` says of them.
-    ``final_for_pools``   It proposes no sharing provider of another tree that fails this.
+    ``hides_pools``       It treats a sharing provider of another tree that fails this as if there were none.
     ====================  ==============================================================================
     """
 
@@ -84,7 +84,7 @@ class ProviderCondition:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is about the state of a provider, which changes while the provider stays what it is."""
+        """Whether it is about a state that the query does not ask for, such as full or disabled."""
         return False
 
     @property
@@ -93,8 +93,8 @@ class ProviderCondition:
         return False
 
     @property
-    def final_for_pools(self) -> bool:
-        """Whether nobody would change a sharing provider of another tree so that it satisfies this."""
+    def hides_pools(self) -> bool:
+        """Whether a sharing provider of another tree that fails this does not count, as nobody would change it."""
         return self.only_in_own_tree
 
     def accepts(self, provider: Provider, root: Provider | None) -> bool:
@@ -299,7 +299,7 @@ class TreeCondition(ProviderCondition):
         return not self.may_be_shared
 
     @property
-    def final_for_pools(self) -> bool:
+    def hides_pools(self) -> bool:
         # If there is no such tree, the uuid has to change, and any pool may do.
         return self.root_id is not None
 

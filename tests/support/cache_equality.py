@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,37 +15,27 @@ from placement.cache.snapshot import Snapshot
 from placement.db.api import Database
 
 
-def assert_same(state: Snapshot, expected: Snapshot) -> None:
-    """Fail unless ``state`` has the contents of ``expected``; their blocks may differ."""
-    assert state.names == expected.names
-    mine = [provider for block in state.partitions for provider in block.providers]
-    theirs = [provider for block in expected.partitions for provider in block.providers]
+def assert_same(snapshot: Snapshot, expected: Snapshot) -> None:
+    """Fail unless ``snapshot`` has the contents of ``expected``; their partitions may differ."""
+    assert snapshot.names == expected.names
+    mine = [provider for partition in snapshot.partitions for provider in partition.providers]
+    theirs = [provider for partition in expected.partitions for provider in partition.providers]
     assert list(map(astuple, mine)) == list(map(astuple, theirs))
-    for block in state.partitions:
-        assert_consistent(block)
+    for partition in snapshot.partitions:
+        assert_consistent(partition)
 
 
-def assert_consistent(block: Partition) -> None:
-    """Fail unless the columns of ``block`` are those that its records have."""
-    assert_cached_properties(block)
-    fresh = Partition.build([block.tree(number) for number in range(len(block.starts) - 1)])
-    for name in ('starts', 'roots', 'has_root', 'traits', 'aggregates'):
-        assert _plain(getattr(block, name)) == _plain(getattr(fresh, name)), name
-    assert block.inventory_columns.keys() == fresh.inventory_columns.keys()
-    for class_id, stock in block.inventory_columns.items():
-        assert stock.trivial_units == fresh.inventory_columns[class_id].trivial_units
-        for name in (
-            'positions',
-            'total',
-            'reserved',
-            'capacity_limit',
-            'used',
-            'min_unit',
-            'max_unit',
-            'step_size',
-            'max_increase',
-        ):
-            assert np.array_equal(getattr(stock, name), getattr(fresh.inventory_columns[class_id], name)), name
+def assert_consistent(partition: Partition) -> None:
+    """Fail unless the columns of ``partition`` are those that its records have."""
+    assert_cached_properties(partition)
+    fresh = Partition.build([partition.tree(number) for number in range(len(partition.starts) - 1)])
+    assert partition.inventory_columns.keys() == fresh.inventory_columns.keys()
+    pairs = [(columns, fresh.inventory_columns[name]) for name, columns in partition.inventory_columns.items()]
+    for columns, expected in pairs:
+        for name in [*(field.name for field in fields(columns)), 'trivial_units', 'max_increase']:
+            assert _plain(getattr(columns, name)) == _plain(getattr(expected, name)), name
+    for name in {field.name for field in fields(partition)} - {'inventory_columns', '_fragments'}:
+        assert _plain(getattr(partition, name)) == _plain(getattr(fresh, name)), name
 
 
 def assert_cached_properties(partition: Partition) -> None:

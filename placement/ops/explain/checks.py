@@ -129,9 +129,9 @@ class RequestChecks:
         self.together = self.mask(together)
         #: The checks for any inventory of a class.
         self.absent = self.mask(check for check in self.in_order if check.fault is Fault.ABSENT)
-        #: A pool that fails one of these is no choice for other trees: nobody would add inventory of the class to it,
+        #: A pool that fails one of these does not count for other trees: nobody would add inventory of the class to it,
         #: move it to the tree of ``in_tree`` or remove its trait for sharing.
-        self.never_useful = self.absent | self.mask(check for check in self.in_order if check.condition.final_for_pools)
+        self.hides_pools = self.absent | self.mask(check for check in self.in_order if check.condition.hides_pools)
 
     def mask(self, checks: Iterable[Check]) -> int:
         """Return the set of some checks."""

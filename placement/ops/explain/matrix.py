@@ -160,7 +160,7 @@ class TreeMatrix:
             0b0100, 0b1000         | 0b0110                                | 0b0100, 0b1000
         """
         direct, shared = self.providers.columns[requirement]
-        useful = {mask for mask in shared.values if not mask & self.checks.never_useful}
+        useful = {mask for mask in shared.values if not mask & self.checks.hides_pools}
         masks = useful.union(*(column.values for column in direct))
         closest = sorted(masks, key=self.checks.cost)[:_MAX_MASKS]
         if len(closest) < len(masks):
