@@ -34,7 +34,7 @@ from placement.db import (
 from placement.db.change_log import SlotState
 from placement.db.commit_outcome import CommitOutcome, find_outcome
 from placement.db.connections import Mode
-from placement.db.errors import ConnectionLost, RetryTransaction
+from placement.db.errors import ConnectionLost, ErrorKind, RetryTransaction
 from placement.db.retries import Attempt, RetryPolicy
 from placement.observability import DATABASE
 
@@ -178,8 +178,9 @@ class Database:
             if outcome is CommitOutcome.COMMITTED:
                 return result
             if outcome is CommitOutcome.NOT_COMMITTED:
-                # If no retry is left, the client gets 503, not 409: this is no conflict with another request.
-                raise RetryTransaction(exception.TransactionInterrupted()) from error
+                # If no retry is left, the client gets 409 only after a conflict with another request.
+                is_conflict = errors.classify(error.__cause__ or error) is ErrorKind.CONFLICT
+                raise RetryTransaction(None if is_conflict else exception.TransactionInterrupted()) from error
             raise
         except BaseException as error:
             self.slots.failed(slot, error)

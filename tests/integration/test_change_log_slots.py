@@ -399,6 +399,20 @@ def test_a_commit_that_always_fails_is_503(db: Database, providers: list[int], m
 
 
 @everywhere
+def test_a_commit_that_always_conflicts_is_409(
+    db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it is in doubt, as on Group Replication: the slot shows that nothing was committed."""
+    db._retry_policy = RetryPolicy(max_retries=0)
+    driver: Any = db.engine.dialect.loaded_dbapi
+    interrupt_commit(db, monkeypatch, functools.partial(driver.OperationalError, 3101), False)
+    with pytest.raises(exception.ConcurrentProviderUpdate):
+        db.write(lambda tx: logs.move(tx, providers))
+    with db.reader() as tx:
+        assert logs.generations(tx) == {}
+
+
+@everywhere
 def test_a_failed_commit_of_a_reader_is_503_without_a_change(
     db: Database, providers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
