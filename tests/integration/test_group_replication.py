@@ -80,8 +80,8 @@ def test_a_claim_that_an_isolated_primary_rejects_may_have_been_made(
     """The other members have received its transaction. They commit it, although COMMIT failed on the primary."""
     primary, *others = group.nodes
     processes = [node.process for node in others if node.process]
-    # Not that of the others: when they continue, they could leave the group, too.
-    primary.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = 1')
+    for node in group.nodes:
+        node.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = 1')
     failures: list[Exception] = []
     with (
         databases.fresh(sa.make_url(primary.url())) as url,
@@ -121,7 +121,8 @@ def test_a_member_that_has_left_its_group_is_unavailable(
     """With ``BEFORE`` it rejects reads, too, on every connection."""
     member, *others = group.nodes
     processes = [node.process for node in others if node.process]
-    member.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = 1')
+    for node in group.nodes:
+        node.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = 1')
     with databases.fresh(sa.make_url(member.url())) as url:
         consistent = url.update_query_dict({'init_command': "SET SESSION group_replication_consistency = 'BEFORE'"})
         with applications.application(consistent) as app, applications.database(consistent) as unconnected:
@@ -151,17 +152,11 @@ def test_a_member_that_has_left_its_group_is_unavailable(
 def rejoin(group: mysql.Cluster, member: nodes.Node) -> None:
     """Bring a member that has lost the majority back into the group, as its primary, for the tests that follow."""
     member.query('STOP GROUP_REPLICATION')
-    wait_for_members(group.nodes[1:], 2)
     member.query("START GROUP_REPLICATION USER = 'root'")
-    wait_for_members(group.nodes, 3)
-    member.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = DEFAULT')
+    wait_until(lambda: group.is_ready(member))
+    for node in group.nodes:
+        node.query(f'{UNREACHABLE_MAJORITY_TIMEOUT} = DEFAULT')
     group.switch_primary(member)
-
-
-def wait_for_members(members: list[nodes.Node], count: int) -> None:
-    """Return once each of these members sees so many in the group. Otherwise one could expel another one later."""
-    online = "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE member_state = 'ONLINE'"
-    wait_until(lambda: all(node.value(online) == count for node in members))
 
 
 @pytest.fixture(scope='module')
