@@ -119,8 +119,9 @@ def _parse_groups(parameters: Sequence[GroupParameter], values: Values, version:
     """
     if version < (1, 30):
         # The first malformed value is reported: here of the first group, since 1.30 in the order of the URL.
-        suffixes, names = list(dict.fromkeys(map(_suffix_of, parameters))), list(GROUP_READERS)
-        parameters = sorted(parameters, key=lambda item: (suffixes.index(item.suffix), names.index(item.name)))
+        numbers = {suffix: number for number, suffix in enumerate(dict.fromkeys(map(_suffix_of, parameters)))}
+        names = list(GROUP_READERS)
+        parameters = sorted(parameters, key=lambda item: (numbers[item.suffix], names.index(item.name)))
     groups: dict[str, dict[str, Any]] = {}
     for suffix, name, value in parameters:
         reader, fields = GROUP_READERS[name], groups.setdefault(suffix, {})

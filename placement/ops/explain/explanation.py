@@ -242,9 +242,9 @@ def _closest(matrix: TreeMatrix, check: Check, positions: Integers) -> ClosestPr
 
 def _similar(matrix: TreeMatrix, check: Check) -> str:
     """Return the trait in use whose name is most similar to one that no provider has; empty if none is."""
-    traits = frozenset().union(*matrix.partition.traits.values)
     if not isinstance(check.condition, TraitCondition) or check.condition.forbidden:
         return ''
+    traits = frozenset().union(*matrix.partition.traits.values)
     name = check.condition.names[0]
     # A trait that no root has may be in use below the roots.
     if name in traits:
